@@ -57,6 +57,7 @@ from turns import Rounds, median_ms, ratio, take_turns
 from collage_evo.accuracy.limits import Limits
 from collage_evo.answer.baselines import Baseline, feasible_baselines, read_baselines
 from collage_evo.answer.candidates import feasible_placements
+from collage_evo.answer.delivery import Delivery
 from collage_evo.backends.registry import device_of
 from collage_evo.backends.select import usable_backends
 from collage_evo.backends.variants import Arithmetic, engine_name
@@ -72,8 +73,10 @@ from collage_evo.patterns.match import Placement
 from collage_evo.report.progress import LineReporter
 from collage_evo.report.result import Result
 from collage_evo.run.context import RunContext
-from collage_evo.run.flow import Flow, evaluate
-from collage_evo.run.search import Searched
+from collage_evo.run.evaluate import open_records, planned
+from collage_evo.run.records import Records
+from collage_evo.run.search import Found, Searched
+from collage_evo.run.stages.baselines import Baselines
 from collage_evo.search.evolution.origin import Way
 from collage_evo_cuda.torch_cuda.requirements import unusable
 
@@ -96,16 +99,15 @@ def measure(source: str, threads: int, budget: str, options: argparse.Namespace,
     if budget == EXACT:
         for other in options.budgets:
             share_baselines(folder.with_name(folder_name(*key_of(source, threads, other, options))), folder)
-    return evaluate(config, folder, LineReporter(), lambda flow: measured(flow, source, budget, options))
+    with open_records(config, folder, LineReporter()) as records:
+        return measured(records, source, budget, options)
 
 
-def measured(flow: Flow, source: str, budget: str, options: argparse.Namespace) -> Row:
+def measured(records: Records, source: str, budget: str, options: argparse.Namespace) -> Row:
     """The turns of a network's answer, of each library and of other placements."""
-    run, searched, config = flow.run, flow.searched(Flow.search), flow.run.config
-    if not isinstance(searched, Searched):
-        raise SystemExit(f"{source}: {searched.reason}")
-    result = flow.answer(run, searched, flow.delivery)
-    libraries = best_ways(feasible_baselines(flow.baselines, run.limits))
+    run, searched, baselines = records[RunContext], planned(records)[Searched], records[Baselines].measured
+    result, config = records.having({Found: searched})[Result], run.config
+    libraries = best_ways(feasible_baselines(baselines, run.limits))
     rivals = rival_placements(searched, run.limits, libraries, result)
     artifacts = {name: baseline.artifact for name, baseline in libraries.items()}
     artifacts |= compiled(run, rivals)
@@ -113,7 +115,7 @@ def measured(flow: Flow, source: str, budget: str, options: argparse.Namespace) 
         other = run.directory.with_name(folder_name(*key_of(source, 1, budget, options)))
         single = best_baselines(other, run.limits)
         artifacts |= {f"{name}, {ONE_THREAD}": baseline.artifact for name, baseline in single.items()}
-    turns = contest(run, artifacts, flow.delivery.best, exact=run.limits.budget == 0.0, options=options)
+    turns = contest(run, artifacts, records[Delivery].best, exact=run.limits.budget == 0.0, options=options)
     others = [name for name in turns if name in libraries or name.startswith(PYTORCH)]
     return Row(
         model=source,
@@ -123,7 +125,7 @@ def measured(flow: Flow, source: str, budget: str, options: argparse.Namespace) 
         environment={**result.environment, **result.target, "torch": torch_version()},
         answer=result.answer,
         error=result.accuracy.error_search,
-        baselines={b.name: b.outcome.latency_ms or b.outcome.reason for b in flow.baselines},
+        baselines={b.name: b.outcome.latency_ms or b.outcome.reason for b in baselines},
         libraries={name: baseline.name for name, baseline in libraries.items()},
         reported_ms=result.best.median_ms or 0.0,
         times_ms={name: [turn.times_ms for turn in turns[name]] for name in turns},

@@ -9,18 +9,26 @@ from dataclasses import replace
 from pathlib import Path
 
 from collage_evo.accuracy.budget import budget_option
+from collage_evo.answer.delivery import Delivery
 from collage_evo.config import Config
 from collage_evo.errors import InputError
+from collage_evo.graph.prepare import PreparedModel
 from collage_evo.report.finished import Finished
 from collage_evo.report.places import PICKED
 from collage_evo.report.progress import Reporter
 from collage_evo.report.result import Result
+from collage_evo.run.budget import SEARCH_SKIPPED
+from collage_evo.run.context import RunContext
 from collage_evo.run.directory import require_trusted
-from collage_evo.run.flow import Flow, evaluate
+from collage_evo.run.evaluate import found_by, open_records
+from collage_evo.run.final import with_mixtures
+from collage_evo.run.plan import picking
 from collage_evo.run.profiles import FOLDER, with_shapes
 from collage_evo.run.recorded import ended_run
 from collage_evo.run.samples import model_file, saved_profiles
-from collage_evo.run.search import Searched
+from collage_evo.run.search import Found, Searched
+from collage_evo.run.stages.baselines import Baselines
+from collage_evo.run.store import Store
 
 
 def pick_answer(directory: Path, budget: str, reporter: Reporter, trust: bool = False) -> Finished:
@@ -46,17 +54,18 @@ def pick_answer(directory: Path, budget: str, reporter: Reporter, trust: bool = 
     place, file = directory / PICKED / budget.strip(), model_file(config)
     (shapes, *_) = saved_profiles(config, directory, file)
 
-    def picked(flow: Flow) -> Result:
-        limits = flow.run.limits.with_budget(asked)
+    plan = picking(skipped=Store(directory / "work").get(SEARCH_SKIPPED, bool) or False)
+    with open_records(with_shapes(config, shapes), directory, reporter, file, plan) as records:
+        found, limits = found_by(lambda: records[Searched]), records[RunContext].limits.with_budget(asked)
         if limits.measured < limits.budget:
             reporter.log(f"the run measured errors up to {limits.measured:g} only: its budget was smaller")
-        run, searched = flow.run.within(limits), flow.searched(Flow.recall)
-        if isinstance(searched, Searched):
-            searched = flow.with_budget_levels(run, searched, limits.budget)
+        run = records[RunContext].within(limits)
+        if isinstance(found, Searched):
+            found = with_mixtures(run, records[PreparedModel], records[Baselines], found, limits.budget)
         place.mkdir(parents=True, exist_ok=True)
-        return flow.answer(run, searched, replace(flow.delivery, directory=place))
-
-    return Finished(shapes, evaluate(with_shapes(config, shapes), directory, reporter, picked, file), place)
+        delivery = replace(records[Delivery], directory=place)
+        result = records.having({RunContext: run, Found: found, Delivery: delivery})[Result]
+    return Finished(shapes, result, place)
 
 
 def _finished(directory: Path) -> Config:

@@ -10,7 +10,8 @@ from collage_evo.report.progress import Reporter
 from collage_evo.report.study import Trials, read_trials, write_plots
 from collage_evo.run.at_work import at_work
 from collage_evo.run.directory import telling_to_resume
-from collage_evo.run.flow import Flow, evaluate
+from collage_evo.run.evaluate import open_records
+from collage_evo.run.search import Searched
 from collage_evo.run.stages.evolve import tuning_storage
 from collage_evo.run.store import Store
 from collage_evo.search.tuning.tuning import open_study
@@ -30,7 +31,8 @@ def run_tune(config: Config, directory: Path, reporter: Reporter) -> Trials:
     with at_work(directory), telling_to_resume(directory):
         count = Store(directory / "work").once(MEASURED, int, lambda: config.search.ga.population)
         config = config.replacing("search", tune=True, evaluations=count, seconds=math.inf)
-        evaluate(config, directory, reporter, Flow.search)
+        with open_records(config, directory, reporter) as records:
+            _ = records[Searched]
         study = open_study(tuning_storage(directory))
         write_plots(study, directory)
         return read_trials(study)

@@ -5,11 +5,10 @@ from __future__ import annotations
 
 import contextlib
 import shutil
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
-from typing import TypeVar
 
 from collage_evo.answer.baselines import best_fallback, read_baselines, write_baselines
 from collage_evo.answer.delivery import Delivery
@@ -25,11 +24,12 @@ from collage_evo.report.html import REPORT, write_overview
 from collage_evo.report.progress import Reporter
 from collage_evo.report.words import format_shapes, title
 from collage_evo.run.at_work import at_work
+from collage_evo.run.best_so_far import BestSoFar
 from collage_evo.run.deadline import part_of_time, seconds_left
 from collage_evo.run.directory import save_run, telling_to_resume
-from collage_evo.run.flow import Flow, evaluate
+from collage_evo.run.evaluate import finish, on_threads_that_pay, open_records
 from collage_evo.run.samples import describe_batch, model_file, profiles_with_data, saved_profiles
-from collage_evo.run.stages.baselines import FALLBACK_ARTIFACTS, FALLBACKS
+from collage_evo.run.stages.baselines import FALLBACK_ARTIFACTS, FALLBACKS, Baselines
 from collage_evo.run.store import Store
 from collage_evo.runtime.artifact import read_artifact
 from collage_evo.runtime.manifest import BEST
@@ -37,7 +37,6 @@ from collage_evo.runtime.manifest import BEST
 FOLDER = "profiles"
 SAMPLED = "profiles_with_data"
 """Store key: whether the user's data has samples of each profile."""
-T = TypeVar("T")
 
 
 def run_profiles(
@@ -56,9 +55,7 @@ def run_profiles(
         return _searched(config, directory, reporter, parsed)
 
 
-def _searched(
-    config: Config, directory: Path, reporter: Reporter, parsed: ModelFile | None
-) -> tuple[Finished, ...]:
+def _searched(config: Config, directory: Path, reporter: Reporter, parsed: ModelFile | None) -> tuple[Finished, ...]:
     saved = model_file(config)
     file = parsed if parsed == saved else saved  # a run that goes on has the model that it began with
     profiles = saved_profiles(config, directory, file)
@@ -69,23 +66,20 @@ def _searched(
         reporter.log(note)
     if len(profiles) == 1:
         shaped = with_shapes(config, profiles[0])
-        result = evaluate(shaped, directory, reporter, lambda flow: flow.on_threads_that_pay().result(), file)
+        with open_records(shaped, directory, reporter, file) as records:
+            result = finish(on_threads_that_pay(records))
         if note:
             reporter.log(note)  # again: the first one is far above by now
         return (Finished(profiles[0], result, directory),)
     config = _in_part_of_time(config, len(profiles))
     runs = [_Run(with_shapes(config, shapes), directory / FOLDER / str(k)) for k, shapes in enumerate(profiles)]
-    records = Store(directory / "work")
-    sampled = records.once(SAMPLED, tuple[bool, ...], lambda: profiles_with_data(config, profiles, file))
+    store = Store(directory / "work")
+    sampled = store.once(SAMPLED, tuple[bool, ...], lambda: profiles_with_data(config, profiles, file))
     for number, run in enumerate(runs):
         if any(sampled) and not sampled[number]:
             reporter.log(f"profile {run.name}: no sample of the data has its shapes: its inputs are random")
             runs[number] = replace(run, config=run.config.replacing("data", source=None))
     join = partial(_join, [run.directory for run in runs], directory)
-
-    def joining(end: Callable[[Flow], T], flow: Flow) -> T:
-        flow.best_so_far.on_published = join
-        return end(flow)
 
     for number, run in enumerate(runs):
         reporter.within(number / (2 * len(runs)), (number + 1) / (2 * len(runs)))
@@ -94,15 +88,21 @@ def _searched(
         if number:
             _share_fallback(runs[0].directory, run.directory)
         reporter.log(f"profile {run.name}: {format_shapes(run.config.model.one_profile())}")
-        evaluate(run.config, run.directory, reporter, partial(joining, lambda flow: flow.baselines), file)
+        with open_records(run.config, run.directory, reporter, file) as records:
+            records[BestSoFar].on_published = join
+            _ = records[Baselines]
     reporter.log(f"first answers of all profiles in {join()}")
     finished: list[Finished] = []
     for number, (shapes, run) in enumerate(zip(profiles, runs, strict=True)):
         reporter.within((len(runs) + number) / (2 * len(runs)), (len(runs) + number + 1) / (2 * len(runs)))
         reporter.log(f"searching profile {run.name}: {format_shapes(shapes)}")
-        with part_of_time(1 / (len(runs) - number)), contextlib.suppress(AnswerStays):
-            result = evaluate(run.config, run.directory, reporter, partial(joining, Flow.result), file)
-            finished.append(Finished(shapes, result, run.directory))
+        with (
+            part_of_time(1 / (len(runs) - number)),
+            contextlib.suppress(AnswerStays),
+            open_records(run.config, run.directory, reporter, file) as records,
+        ):
+            records[BestSoFar].on_published = join
+            finished.append(Finished(shapes, finish(records), run.directory))
         join()
     if len(finished) < len(runs):
         raise AnswerStays(f"the run did not end: the answer so far is in {directory / BEST}")

@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 import time
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from functools import cached_property
 from pathlib import Path
 from typing import ClassVar
@@ -13,6 +13,7 @@ from typing import ClassVar
 from collage_evo.answer.candidates import Tried
 from collage_evo.costs.saved_costs import MeasuredCosts
 from collage_evo.errors import DamagedFile, InputError, NotSearchable
+from collage_evo.genome.cost_model import Engine
 from collage_evo.genome.encoding import decode
 from collage_evo.genome.outcome import Evaluator, Objective, Outcome
 from collage_evo.genome.settings import Budget, GaSettings
@@ -105,6 +106,8 @@ class Searched:
     costs: MeasuredCosts
     seeds: Seeds
     record: SearchRecord
+    baseline_ms: Mapping[Engine, float] = field(default_factory=dict)
+    """ms of the whole model on engines that ran it."""
 
     @property
     def measured(self) -> int:
@@ -131,6 +134,9 @@ class Searched:
     def ranking(self, placements: Sequence[Placement]) -> Searched:
         """With ``placements`` only ``ranked``."""
         return replace(self, record=replace(self.record, ranked=tuple(placements)))
+
+
+Found = Searched | NotSearched
 
 
 def run_search(

@@ -10,7 +10,6 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
-from functools import cached_property
 from pathlib import Path
 from typing import Any
 
@@ -41,23 +40,26 @@ QUICK: Mapping[str, Mapping[str, Any]] = {
 
 
 @dataclass(frozen=True)
-class Earlier:
-    """The other run, where it applies to this one."""
+class WarmStart:
+    """The other run, where it applies to this one; None if this one begins without any."""
 
-    run: RecordedRun
+    earlier: RecordedRun | None = None
 
-    @cached_property
+    @property
     def far(self) -> dict[Engine, str]:
         """Single backends that were so far behind that they are not measured again, and why.
 
         At least one in float32 remains, as the exact one: the fastest of those that do not compile for long. So does
         a backend that won, has a part of the answer or was compared with it, whatever its first latency.
         """
-        timed = {b: b.outcome.latency_ms for b in self.run.baselines if b.outcome.latency_ms is not None}
+        earlier = self.earlier
+        if earlier is None:
+            return {}
+        timed = {b: b.outcome.latency_ms for b in earlier.baselines if b.outcome.latency_ms is not None}
         exact = min((b for b in timed if b.exact), key=lambda b: (_compiles_long(b), timed[b]), default=None)
-        best = min((ms for b, ms in timed.items() if b.keeps(self.run.result.accuracy.largest or 0.0)), default=0.0)
-        reasons, took_part = {}, self._took_part
-        for baseline in self.run.baselines:
+        best = min((ms for b, ms in timed.items() if b.keeps(earlier.result.accuracy.largest or 0.0)), default=0.0)
+        reasons, took_part = {}, _took_part(earlier)
+        for baseline in earlier.baselines:
             ms, engine = timed.get(baseline), (baseline.backend, baseline.variant)
             failure = baseline.outcome.failure
             if failure is not None and failure.fault is Fault.KNOWN:
@@ -65,20 +67,20 @@ class Earlier:
             elif (baseline.backend, plain_name(baseline.variant)) in took_part:
                 continue
             elif ms is None and failure is not None:
-                reasons[engine] = f"in {self.run.directory} {describe_failure(failure, *engine)}"
+                reasons[engine] = f"in {earlier.directory} {describe_failure(failure, *engine)}"
             elif ms is not None and best and ms > SLOW_ENGINE.number * best and baseline is not exact:
-                reasons[engine] = f"it took {ms / best:.1f} times as long as the best in {self.run.directory}"
+                reasons[engine] = f"it took {ms / best:.1f} times as long as the best in {earlier.directory}"
         return reasons
 
-    @property
-    def _took_part(self) -> set[Engine]:
-        """Engines of the answer, the best single library, and the libraries that the answer was compared with."""
-        result = self.run.result
-        backend, _, variant = result.best_single.partition("/")
-        engines = [(backend, variant or DEFAULT.name)]
-        engines += [(region.backend, region.variant) for region in result.placement]
-        engines += [(library.backend, library.variant) for library in result.libraries]
-        return {(name, plain_name(way)) for name, way in engines}
+
+def _took_part(earlier: RecordedRun) -> set[Engine]:
+    """Engines of the answer, the best single library, and the libraries that the answer was compared with."""
+    result = earlier.result
+    backend, _, variant = result.best_single.partition("/")
+    engines = [(backend, variant or DEFAULT.name)]
+    engines += [(region.backend, region.variant) for region in result.placement]
+    engines += [(library.backend, library.variant) for library in result.libraries]
+    return {(name, plain_name(way)) for name, way in engines}
 
 
 def _compiles_long(baseline: Baseline) -> bool:
@@ -86,7 +88,7 @@ def _compiles_long(baseline: Baseline) -> bool:
     return not backend.runs_any_model(backend.variant(baseline.variant))
 
 
-def begin_like(config: Config, reporter: Reporter, file: ModelFile) -> tuple[Config, Earlier | None]:
+def begin_like(config: Config, reporter: Reporter, file: ModelFile) -> tuple[Config, WarmStart]:
     """The run that ``search.like`` names, and the configuration that suffices with it for the model in ``file``.
 
     If nothing can be transferred, the run logs it, and the configuration stays unchanged.
@@ -95,7 +97,7 @@ def begin_like(config: Config, reporter: Reporter, file: ModelFile) -> tuple[Con
         InputError: there is no such run, or it has not ended.
     """
     if config.search.like is None:
-        return config, None
+        return config, WarmStart()
     if not (place := Path(config.search.like)).is_dir():
         raise InputError(
             f"the warm start (--like) needs the run directory {place}, which is missing: restore it, or start a run "
@@ -104,8 +106,8 @@ def begin_like(config: Config, reporter: Reporter, file: ModelFile) -> tuple[Con
     earlier = read_run(place, config.model.one_profile())
     if why := _unlike(config, earlier, file):
         reporter.log(f"nothing of {earlier.directory} carries over: {why}; this is a run like any other")
-        return config, None
-    return _quickened(config), Earlier(earlier)
+        return config, WarmStart()
+    return _quickened(config), WarmStart(earlier)
 
 
 def _unlike(config: Config, earlier: RecordedRun, file: ModelFile) -> str:

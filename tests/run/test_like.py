@@ -21,16 +21,16 @@ from collage_evo.report.progress import LineReporter
 from collage_evo.report.result import LibraryResult, Result, Speedup
 from collage_evo.report.words import describe_failure
 from collage_evo.run.directory import reopen_run, start_run
-from collage_evo.run.flow import Flow, evaluate
 from collage_evo.run.recorded import read_run
 from collage_evo.run.samples import model_file
-from collage_evo.run.warm_start import LIKE_SECONDS, PLACEMENTS, Earlier, begin_like
+from collage_evo.run.warm_start import LIKE_SECONDS, PLACEMENTS, WarmStart, begin_like
 from collage_evo.run.warm_start import QUICK as QUICKER
 from collage_evo.search.evolution.origin import Origin, Way
 from tests.graph.ir.test_align import with_one_more
 from tests.support.models import chain, tiny_convnet
 from tests.support.parsed import files_parsed
 from tests.support.quick import QUICK, nested
+from tests.support.runs import run_in
 
 pytestmark = pytest.mark.slow
 SETTINGS = {**QUICK, "search.evaluations": 3}
@@ -45,10 +45,10 @@ def configured(folder: Path, model: onnx.ModelProto, **more: Any) -> Config:
 def run(config: Config, directory: Path) -> tuple[Result, Sequence[str]]:
     lines: list[str] = []
     started = start_run(directory, config)
-    return evaluate(started, directory, LineReporter(lines.append), Flow.result), lines
+    return run_in(directory, started, LineReporter(lines.append)), lines
 
 
-def begin(config: Config, told: Callable[[str], None] = lambda text: None) -> tuple[Config, Earlier | None]:
+def begin(config: Config, told: Callable[[str], None] = lambda text: None) -> tuple[Config, WarmStart]:
     return begin_like(config, LineReporter(told), model_file(config))
 
 
@@ -93,14 +93,14 @@ def test_of_another_model_nothing_carries_over_and_all_is_as_usual(first: Path, 
     config = configured(tmp_path, chain(2), **{"search.like": str(first)})
     lines: list[str] = []
     same, earlier = begin(config, lines.append)
-    assert (same, earlier) == (config, None)
+    assert (same, earlier) == (config, WarmStart())
     assert "carries over" in lines[0]
 
 
 def test_a_run_like_another_has_less_to_do_unless_the_person_says_how_much(first: Path, tmp_path: Path) -> None:
     config = configured(tmp_path, tiny_convnet(), **{"search.like": str(first)})
     quick, earlier = begin(config)
-    assert earlier is not None
+    assert earlier.earlier is not None
     assert quick.final.seconds == QUICKER["final"]["seconds"]
     assert quick.search == config.search
     free = changed(config, {"search.seconds": None, "search.evaluations": None, "final.seconds": 77.0}, "test")
@@ -124,10 +124,10 @@ def test_a_run_whose_other_is_gone_goes_on_once_it_is_back(first: Path, tmp_path
     start_run(tmp_path / "run", config)
     other.rename(tmp_path / "moved")
     with pytest.raises(InputError, match=r"warm start .* needs the run directory .*other"):
-        evaluate(reopen_run(tmp_path / "run"), tmp_path / "run", LineReporter(lambda text: None), Flow.result)
+        run_in(tmp_path / "run", reopen_run(tmp_path / "run"))
     (tmp_path / "moved").rename(other)
     begun, earlier = begin(reopen_run(tmp_path / "run"))
-    assert earlier is not None
+    assert earlier.earlier is not None
     assert begun.final.seconds == QUICKER["final"]["seconds"]
 
 
@@ -140,7 +140,6 @@ def test_a_backend_that_was_far_behind_is_not_measured_again(first: Path, tmp_pa
         (first / "baselines.json").write_text(json.dumps([*copy, slow]))
         config = configured(tmp_path, tiny_convnet(), **{"search.like": str(first)})
         _, earlier = begin(config)
-        assert earlier is not None
         assert list(earlier.far) == [("onnxruntime", "nchw")]
     finally:
         (first / "baselines.json").write_text(original)
@@ -159,7 +158,7 @@ def test_who_was_not_tried_for_what_an_earlier_run_told_is_said_to_be_so_in_any_
     )
     earlier = replace(read_run(first), directory=tmp_path)
     earlier.__dict__["baselines"] = (alone, *others)
-    told = Earlier(earlier).far
+    told = WarmStart(earlier).far
     assert told[alone.backend, "known"] == "it took 3.0 times as long"
     assert told[alone.backend, "broken"] == f"in {tmp_path} ONNX Runtime in float32 (broken) cannot compile it"
     assert describe_failure(failures[0], "openvino") == "OpenVINO was not tried: it took 3.0 times as long"
@@ -189,4 +188,4 @@ def test_who_won_or_was_compared_is_measured_again_however_slow_it_was_at_first(
         for told, expected in ((took_part[how], []), (without, [("openvino", "default")])):
             earlier = replace(recorded, directory=tmp_path, result=told)
             earlier.__dict__["baselines"] = (alone, baseline)
-            assert list(Earlier(earlier).far) == expected
+            assert list(WarmStart(earlier).far) == expected

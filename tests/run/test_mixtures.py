@@ -19,9 +19,10 @@ from collage_evo.genome.failure import Failure, Fault
 from collage_evo.genome.greedy import engine_placement
 from collage_evo.genome.outcome import Objective, Outcome
 from collage_evo.report.progress import LineReporter
-from collage_evo.run import flow
+from collage_evo.run import final
 from collage_evo.run.context import RunContext
 from collage_evo.run.search import Searched, SearchRecord
+from collage_evo.run.stages.baselines import Baselines
 from collage_evo.run.stages.mixtures import MIXTURES, EarlyMixtures, in_space, with_mixtures_for_budget
 from collage_evo.run.store import Store
 from collage_evo.search.evolution import checkpoint
@@ -93,12 +94,11 @@ def test_the_checkpoint_keeps_them_and_the_searchs_bounds(
 ) -> None:
     before = searched()
     fingerprint = Fingerprint("model", "target", ("a",), SPACE.digest, "latency")
-    monkeypatch.setattr(flow, "fingerprint_of", lambda run, space, model: fingerprint)
+    monkeypatch.setattr(final, "fingerprint_of", lambda run, space, model: fingerprint)
     kept = replace(before.state, bounds={Objective.ERROR: 4.0})
     checkpoint.save(tmp_path, kept, fingerprint)
-    begun: Any = SimpleNamespace(run=run, baselines=BASELINES, normalised=(), model=None)
     record = Searched(cast(Any, None), (), cast(Any, SimpleNamespace(space=SPACE)), cast(Any, None), before)
-    after = flow.Flow.with_budget_levels(begun, run, record, 4.0)
+    after = final.with_mixtures(run, cast(Any, None), Baselines(BASELINES), record, 4.0)
     written = checkpoint.load(tmp_path, fingerprint)
     assert written.evaluated.keys() == after.record.evaluated.keys()
     assert len(written.evaluated) == 4

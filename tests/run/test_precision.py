@@ -9,9 +9,9 @@ import pytest
 
 from collage_evo.config import parse_config
 from collage_evo.report.progress import LineReporter
-from collage_evo.run.flow import Flow
-from collage_evo.run.machine import chosen_backends
-from collage_evo.run.open import open_run
+from collage_evo.run.context import RunContext
+from collage_evo.run.evaluate import open_records
+from collage_evo.run.plan import Calibrated
 from tests.support.quick import QUICK, nested
 
 IMAGE = "(float[1, 3, 8, 8] x) => (float[1, 2, h, w] y)"
@@ -39,7 +39,7 @@ def test_ranges_are_recorded_where_int8_may_take_part(
     onnx.save(onnx.shape_inference.infer_shapes(model), tmp_path / "model.onnx")
     asked = {"backends.use": [backend], "accuracy.budget": budget, "accuracy.int8_without_data": without_data}
     given = nested({**QUICK, **asked, "model.source": str(tmp_path / "model.onnx"), "cache.dir": str(tmp_path / "c")})
-    with open_run(parse_config(given, (), "test"), tmp_path / "run", LineReporter()) as (run, prepared):
-        found = Flow(run, prepared, tuple(chosen_backends(run.config))).ranges
-        assert run.files.ranges.exists() == recorded
+    with open_records(parse_config(given, (), "test"), tmp_path / "run", LineReporter()) as records:
+        found = records[Calibrated].ranges
+        assert records[RunContext].files.ranges.exists() == recorded
     assert (found is not None) == recorded

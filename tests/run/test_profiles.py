@@ -1,7 +1,10 @@
 """Profiles of input shapes: each has its answer, one artifact holds all, any other shapes run too."""
 
+import contextlib
 import json
+from collections.abc import Callable, Iterator
 from pathlib import Path
+from types import SimpleNamespace
 
 import numpy as np
 import onnxruntime as ort
@@ -18,8 +21,11 @@ from collage_evo.genome.outcome import Outcome
 from collage_evo.graph.load.files import save_model
 from collage_evo.report.progress import LineReporter
 from collage_evo.run import profiles as run_module
+from collage_evo.run.best_so_far import BestSoFar
 from collage_evo.run.deadline import deadline, seconds_left
+from collage_evo.run.records import Plan, Records
 from collage_evo.run.samples import describe_batch, matching, model_file, profiles_of, saved_profiles
+from collage_evo.run.stages.baselines import Baselines
 from collage_evo.runtime.artifact import read_artifact
 from tests.runtime.helpers import sums
 from tests.support.parsed import files_parsed
@@ -116,18 +122,29 @@ def test_a_profile_takes_the_samples_of_its_shapes() -> None:
     assert matching(samples, {"x": [7, 4]}) == ()
 
 
+def replace_runs(monkeypatch: pytest.MonkeyPatch, on_opened: Callable[[Config, Path], object]) -> None:
+    """Runs of profiles do nothing but call ``on_opened``."""
+
+    @contextlib.contextmanager
+    def open_records(config: Config, directory: Path, *others: object) -> Iterator[Records]:
+        on_opened(config, directory)
+        yield Records(Plan(()), {BestSoFar: SimpleNamespace(), Baselines: None})
+
+    monkeypatch.setattr(run_module, "open_records", open_records)
+    for step in ("on_threads_that_pay", "finish", "_join", "_write"):
+        monkeypatch.setattr(run_module, step, lambda *given: None)
+
+
 def test_of_several_profiles_one_without_data_has_random_inputs_and_the_run_says_so(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     sources: dict[str, list[str | None]] = {}
     lines: list[str] = []
 
-    def evaluate(shaped: Config, directory: Path, *others: object) -> None:
+    def opened(shaped: Config, directory: Path) -> None:
         sources.setdefault(directory.name, []).append(shaped.data.source)
 
-    monkeypatch.setattr(run_module, "evaluate", evaluate)
-    for step in ("_join", "_write"):
-        monkeypatch.setattr(run_module, step, lambda *given: None)
+    replace_runs(monkeypatch, opened)
     asked = config(tmp_path, shapes={"x": [[2, 4], [7, 4]], "k": [1]})
     (tmp_path / "run").mkdir()
     run_module.run_profiles(asked, tmp_path / "run", LineReporter(lines.append))
@@ -182,7 +199,7 @@ def test_it_is_said_before_and_after_the_run(tmp_path: Path, monkeypatch: pytest
         {"model": {"source": str(tmp_path / "m.onnx")}, "data": {"source": str(tmp_path / "x.npz")}}, (), "test"
     )
     lines: list[str] = []
-    monkeypatch.setattr(run_module, "evaluate", lambda *given: lines.append("it runs"))
+    replace_runs(monkeypatch, lambda *given: lines.append("it runs"))
     (tmp_path / "run").mkdir()
     run_module.run_profiles(asked, tmp_path / "run", LineReporter(lines.append))
     said = ["this run optimises for a batch of 64" in line for line in lines]
@@ -195,13 +212,11 @@ def test_profiles_share_a_run_s_time(tmp_path: Path, monkeypatch: pytest.MonkeyP
     asked = changed(asked, {"final.seconds": 3.0, "backends.seconds": 150.0}, "test")
     configs, left_s, lines = list[Config](), list[float](), list[str]()
 
-    def evaluate(shaped: Config, *others: object) -> None:
+    def opened(shaped: Config, directory: Path) -> None:
         configs.append(shaped)
         left_s.append(seconds_left())
 
-    monkeypatch.setattr(run_module, "evaluate", evaluate)
-    for step in ("_join", "_write"):
-        monkeypatch.setattr(run_module, step, lambda *given: None)
+    replace_runs(monkeypatch, opened)
     (tmp_path / "run").mkdir()
     with deadline(1000.0, spent_s=98.0):
         run_module.run_profiles(asked, tmp_path / "run", LineReporter(lines.append))
@@ -217,7 +232,7 @@ def test_a_run_says_which_library_takes_no_part_and_why(
     asked = changed(config(tmp_path, shapes={"x": [7, 4]}), {"backends.use": use}, "test")
     lines: list[str] = []
     monkeypatch.setattr(run_module, "half_installed", lambda device: {"ncnn": "its converter is not installed"})
-    monkeypatch.setattr(run_module, "evaluate", lambda *given: None)
+    replace_runs(monkeypatch, lambda *given: None)
     (tmp_path / "run").mkdir()
     run_module.run_profiles(asked, tmp_path / "run", LineReporter(lines.append))
     assert any("ncnn takes no part: its converter is not installed" in line for line in lines) == said

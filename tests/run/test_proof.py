@@ -27,10 +27,10 @@ from collage_evo.report.comparison import OVER_BUDGET, Comparison, verdict
 from collage_evo.report.progress import LineReporter
 from collage_evo.report.result import FrontPoint
 from collage_evo.run.directory import start_run
-from collage_evo.run.flow import Flow, evaluate
 from collage_evo.run.recorded import RecordedRun, read_runs
 from tests.support.models import tiny_convnet
 from tests.support.quick import QUICK, nested
+from tests.support.runs import run_in
 
 pytestmark = pytest.mark.slow
 
@@ -41,7 +41,7 @@ def run(tmp_path_factory: pytest.TempPathFactory) -> Path:
     onnx.save(tiny_convnet(), folder / "tiny.onnx")
     given = {**QUICK, "model.source": str(folder / "tiny.onnx"), "cache.dir": str(folder / "cache")}
     config = start_run(folder / "run", parse_config(nested(given), (), "test"))
-    evaluate(config, folder / "run", LineReporter(), Flow.result)
+    run_in(folder / "run", config)
     return folder / "run"
 
 

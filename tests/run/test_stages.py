@@ -33,7 +33,6 @@ from collage_evo.report.stage import Stage
 from collage_evo.run.budget import LEAST_S, Pace, exceeds_planned_time, search_budget
 from collage_evo.run.context import Workplace
 from collage_evo.run.directory import start_run
-from collage_evo.run.flow import Flow, evaluate
 from collage_evo.run.kernel_tuning import Tuned
 from collage_evo.run.open import open_run
 from collage_evo.run.stages import costs as stages_costs
@@ -49,6 +48,7 @@ from tests.support.faults import install_faulty
 from tests.support.machine import FakeMachine
 from tests.support.models import chain, tiny_convnet
 from tests.support.quick import QUICK, nested
+from tests.support.runs import run_in
 
 
 def test_a_backend_that_crashes_in_the_final_compile_fails_its_placement_only(
@@ -199,7 +199,7 @@ def test_of_a_model_that_gives_nan_alone_no_error_is_told_and_only_float32_answe
     given = {**QUICK, "accuracy.budget": 0.02, "model.source": str(tmp_path / "nan.onnx")}
     config = parse_config(nested({**given, "cache.dir": str(tmp_path / "cache")}), (), "test")
     started = start_run(tmp_path / "run", config)
-    result = evaluate(started, tmp_path / "run", LineReporter(), Flow.result)
+    result = run_in(tmp_path / "run", started)
     assert NOTHING_FINITE in result.notes
     assert (result.accuracy.error_search, result.accuracy.error_held_out) == (None, None)
     assert all(point.exact for point in result.front)
@@ -210,7 +210,7 @@ def test_a_library_that_optimises_wrongly_is_no_answer(make: Callable[[], onnx.M
     onnx.save(make(), tmp_path / "m.onnx")
     given = {**QUICK, "accuracy.budget": 0.02, "model.source": str(tmp_path / "m.onnx")}
     config = parse_config(nested({**given, "cache.dir": str(tmp_path / "cache")}), (), "test")
-    result = evaluate(start_run(tmp_path / "run", config), tmp_path / "run", LineReporter(), Flow.result)
+    result = run_in(tmp_path / "run", start_run(tmp_path / "run", config))
     failed = {one.name for one in result.baselines if one.reason}
     assert "onnxruntime" in failed
     assert "onnxruntime/unoptimised" not in failed

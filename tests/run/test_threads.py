@@ -17,8 +17,9 @@ from collage_evo.genome.outcome import Outcome
 from collage_evo.hardware.slots import usable_cores
 from collage_evo.policy import Policy
 from collage_evo.report.progress import LineReporter
+from collage_evo.run.context import RunContext
 from collage_evo.run.directory import save_run
-from collage_evo.run.flow import evaluate
+from collage_evo.run.evaluate import on_threads_that_pay, open_records
 from collage_evo.run.profiles import run_profiles
 from collage_evo.run.stages import threads
 from collage_evo.run.stages.threads import OnThreads, fewest, settled
@@ -95,7 +96,8 @@ def test_a_run_on_fewer_threads_goes_on_with_them_and_says_so(
     assert settled(config, place).target.threads == 1
     assert ExplainedRun.read(place).config.target.threads == 1
     monkeypatch.setattr(threads, "_measured_ms", lambda *_: pytest.fail("it was decided"))
-    assert evaluate(config, place, LineReporter(), lambda flow: flow.run.target.threads) == 1
+    with open_records(config, place, LineReporter()) as records:
+        assert records[RunContext].target.threads == 1
 
 
 @needs_two_cores
@@ -108,7 +110,5 @@ def test_all_threads_are_used_where_a_person_says_so(
     monkeypatch.setattr(threads, "_best_ms", lambda *_: 0.5)
     monkeypatch.setattr(threads, "_measured_ms", lambda *_: 0.1)
     config = config_of(tmp_path, **{"target.threads": 2}, **given)
-    used = evaluate(
-        config, tmp_path / "run", LineReporter(), lambda flow: flow.on_threads_that_pay().run.target.threads
-    )
-    assert used == 2
+    with open_records(config, tmp_path / "run", LineReporter()) as records:
+        assert on_threads_that_pay(records)[RunContext].target.threads == 2

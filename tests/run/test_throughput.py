@@ -17,13 +17,14 @@ import collage_evo
 from collage_evo.accuracy.limits import Limits
 from collage_evo.answer.answer import Verdict
 from collage_evo.answer.baselines import Baseline, measure_as_it_comes
-from collage_evo.answer.delivery import Delivery
 from collage_evo.answer.race import Race, race
 from collage_evo.backends.base import Backend
+from collage_evo.backends.enumerate import Matches
 from collage_evo.commands.compare import compare
 from collage_evo.commands.compared import subjects
 from collage_evo.commands.pick import pick_answer
 from collage_evo.config import parse_config
+from collage_evo.costs.saved_costs import MeasuredCosts
 from collage_evo.errors import ConfigError, InputError, NotSearchable
 from collage_evo.fitness.jobs import PlacementJob
 from collage_evo.fitness.machine import Machine
@@ -32,7 +33,7 @@ from collage_evo.genome.cover.dynamic_program import cheapest_covers
 from collage_evo.genome.encoding import place
 from collage_evo.genome.failure import Failure
 from collage_evo.genome.outcome import Outcome
-from collage_evo.graph.prepare import PreparedModel
+from collage_evo.graph.convert.read import build_graph
 from collage_evo.hardware.slots import usable_cores
 from collage_evo.hardware.target import Target
 from collage_evo.patterns.match import Region
@@ -41,11 +42,15 @@ from collage_evo.report.progress import LineReporter
 from collage_evo.report.result import Speeds
 from collage_evo.run.context import RunContext
 from collage_evo.run.directory import reopen_run, save_config
-from collage_evo.run.flow import Flow
+from collage_evo.run.evaluate import open_records
+from collage_evo.run.kernel_tuning import Tuning
 from collage_evo.run.machine import chosen_backends
+from collage_evo.run.objectives import Precision
+from collage_evo.run.plan import Backends, Transfer, measured_costs, picking
 from collage_evo.run.search import Searched
 from collage_evo.run.stages.answer import Answer, answer_speeds
-from collage_evo.run.store import Store
+from collage_evo.run.stages.baselines import NormalisedBaselines
+from collage_evo.run.stages.mixtures import EarlyMixtures
 from collage_evo.runtime.crowd import Crowd
 from collage_evo.runtime.timing import LONG_S, Timing, TimingSettings
 from tests.fitness.helpers import answer_here, make_setting
@@ -146,16 +151,14 @@ def test_the_other_speed_is_not_measured_where_nobody_wants_it_or_a_run_is_long(
     assert told == Speeds(2, ms, None, None, reason)
 
 
-def test_the_run_is_gone_on_with_as_what_it_is(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_run_is_gone_on_with_as_what_it_is(folder: Path) -> None:
     checkpoint = json.loads((folder / "run" / "checkpoint.json").read_text())
     assert checkpoint["body"]["fingerprint"]["objective"] == "throughput"
-
-    def answer(flow: Flow, run: RunContext, searched: Searched, delivery: Delivery) -> None:
-        assert searched.measured > 0
-        assert searched.costs.space.cost.sessions == run.machine.sessions == len(usable_cores())
-
-    monkeypatch.setattr(Flow, "answer", answer)
-    pick_answer(folder / "run", "exact", LineReporter())
+    config, reporter = reopen_run(folder / "run"), LineReporter()
+    with open_records(config, folder / "run", reporter, plan=picking(skipped=False)) as records:
+        assert records[Searched].measured > 0
+        assert records[MeasuredCosts].space.cost.sessions == len(usable_cores())
+        assert records[RunContext].machine.sessions == len(usable_cores())
 
 
 def test_a_run_does_not_go_on_with_the_other_objective(folder: Path) -> None:
@@ -223,7 +226,7 @@ def test_a_part_costs_so_much_of_the_machine_as_sessions_share_it(seed: int) -> 
 
 @pytest.mark.parametrize("sessions", [1, 64])
 def test_what_backends_took_alone_is_of_one_session_whatever_the_machine_could_hold(
-    sessions: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    sessions: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """With latency as objective nothing shares the machine, however many cores it has."""
     given: list[dict[tuple[str, str], float]] = []
@@ -232,19 +235,22 @@ def test_what_backends_took_alone_is_of_one_session_whatever_the_machine_could_h
         given.append(arguments[5])
         raise NotSearchable("enough was seen")
 
-    module = "collage_evo.run.flow"
-    for name in ("calibrated_ranges", "predict_losses"):
-        monkeypatch.setattr(f"{module}.{name}", lambda *_: None)
-    for name in ("normalise", "find_matches", "tune_backends"):
-        stub = SimpleNamespace(graph=SimpleNamespace(nodes=()), matches=SimpleNamespace(matches=()))
-        monkeypatch.setattr(f"{module}.{name}", lambda *_, stub=stub, **__: stub)
-    monkeypatch.setattr(f"{module}.gather_costs", gather_costs)
-    limits, model = Limits(0.0), SimpleNamespace(digest="")
+    monkeypatch.setattr("collage_evo.run.plan.gather_costs", gather_costs)
     machine = FakeMachine(lambda job: None, sessions=sessions, most_sessions=64)
-    run: Any = SimpleNamespace(limits=limits, machine=machine, store=Store(tmp_path))
-    baseline = Baseline("ncnn", "ncnn", "default", Path("a"), Outcome(3.0))
-    flow = Flow(run, cast(PreparedModel, model), ())
-    vars(flow).update(baselines=(baseline,), early=())
+    run: Any = SimpleNamespace(limits=Limits(0.0), machine=machine)
+    model: Any = SimpleNamespace(graph=build_graph(chain(1)))
+    single = NormalisedBaselines((Baseline("ncnn", "ncnn", "default", Path("a"), Outcome(3.0)),))
+    none = Matches((), (), {})
     with pytest.raises(NotSearchable):
-        _ = flow.costs
+        measured_costs(
+            run,
+            model,
+            none,
+            Tuning(none, ()),
+            Precision(),
+            Transfer(None),
+            single,
+            EarlyMixtures("", ()),
+            Backends(()),
+        )
     assert given == [{("ncnn", "default"): 3.0 * sessions}]

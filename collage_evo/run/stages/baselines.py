@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import replace
-from functools import partial
+from dataclasses import dataclass, replace
+from functools import cached_property, partial
 from types import MappingProxyType
 
 from collage_evo.answer import baselines
@@ -30,12 +30,32 @@ from collage_evo.report.stage import Stage
 from collage_evo.report.words import describe_failure, format_engine, format_ms, format_number
 from collage_evo.run.context import RunContext
 from collage_evo.run.stages.costs import CUT_TIMING
+from collage_evo.run.stages.excluded_engines import known_ms
 from collage_evo.runtime.manifest import is_sound
 from collage_evo.runtime.signature import signature_of
 
 FALLBACKS, FALLBACK_ARTIFACTS = "fallbacks.json", "fallbacks"
 """In a run directory: the measurements of the libraries that run inputs of any other shapes, and their artifacts."""
 ON_NORMALISED = "single_backends_on_the_normalised_model"
+
+
+@dataclass(frozen=True)
+class Baselines:
+    """Each single backend on the user's own model."""
+
+    measured: tuple[Baseline, ...]
+
+
+@dataclass(frozen=True)
+class NormalisedBaselines:
+    """The same, with latencies of the normalised model where the file's do not predict those of its parts."""
+
+    measured: tuple[Baseline, ...]
+
+    @cached_property
+    def ms(self) -> dict[Engine, float]:
+        """Latency of the whole model by engine: see :func:`known_ms`."""
+        return known_ms(self.measured)
 
 
 def measure_baselines(

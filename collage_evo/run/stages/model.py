@@ -20,7 +20,7 @@ from collage_evo.graph.load.load import ModelFile
 from collage_evo.graph.prepare import PreparedModel, SearchableModel, Values, prepare_model, searchable
 from collage_evo.hardware.slots import usable_cores
 from collage_evo.report.stage import Stage
-from collage_evo.run.context import Room, Workplace
+from collage_evo.run.context import Room, RunContext, Workplace
 from collage_evo.run.stages.samples import keep_samples, own_samples
 
 NORMALISED = "normalised"
@@ -115,7 +115,7 @@ class Normalised:
         return SearchableModel(graph, self.normalisation_error, self.rules, recorded, self.origin)
 
 
-def normalise(run: Workplace, model: PreparedModel) -> SearchableModel:
+def normalise(run: RunContext, model: PreparedModel) -> SearchableModel:
     """Normalise the model for the search; a resumed run reads the recorded one.
 
     Raises:

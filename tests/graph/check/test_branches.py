@@ -15,11 +15,10 @@ from collage_evo.graph.check.branches import taking_each_branch
 from collage_evo.graph.load.inputs import random_inputs
 from collage_evo.graph.load.load import ModelFile
 from collage_evo.graph.prepare import prepare_model, searchable
-from collage_evo.report.progress import LineReporter
 from collage_evo.run.directory import start_run
-from collage_evo.run.flow import Flow, evaluate
 from tests.support.models import parse_graph
 from tests.support.quick import QUICK, nested
+from tests.support.runs import run_in
 
 
 def by_rate(condition: str = "c = Equal(sr, rate)", rate: int = 16000) -> onnx.ModelProto:
@@ -65,7 +64,7 @@ def test_who_was_not_checked_in_a_branch_runs_neither_the_model_nor_the_branches
     assert get_backend("onnxruntime").takes(found.graph, node)
     given = {**QUICK, "backends.use": ["onnxruntime", "openvino"], "model.source": str(tmp_path / "m.onnx")}
     config = parse_config(nested({**given, "cache.dir": str(tmp_path / "cache")}), (), "test")
-    result = evaluate(start_run(tmp_path / "run", config), tmp_path / "run", LineReporter(), Flow.result)
+    result = run_in(tmp_path / "run", start_run(tmp_path / "run", config))
     reasons = {one.name: one.reason for one in result.baselines}
     assert UNCHECKED in reasons["openvino"]
     assert reasons["onnxruntime"] == ""

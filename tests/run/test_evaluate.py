@@ -1,8 +1,9 @@
-"""A run is a graph of values: whoever asks for one gets it with what it needs, and nothing else is done."""
+"""A run makes the records that are wanted, and has an answer whatever fails after the first one."""
 
 from __future__ import annotations
 
 import errno
+import functools
 import math
 import shutil
 from contextlib import nullcontext
@@ -29,23 +30,30 @@ from collage_evo.errors import (
 from collage_evo.genome.outcome import Outcome
 from collage_evo.genome.space import SearchSpace
 from collage_evo.graph.load.inputs import random_inputs
+from collage_evo.graph.prepare import PreparedModel, SearchableModel
 from collage_evo.models.builder import Builder
 from collage_evo.pruning import SMALL_GAIN
 from collage_evo.report.advice import advice
 from collage_evo.report.progress import LineReporter
+from collage_evo.report.result import Result
+from collage_evo.run.best_so_far import BestSoFar
 from collage_evo.run.context import RunContext
 from collage_evo.run.directory import start_run
-from collage_evo.run.flow import Flow, evaluate
+from collage_evo.run.evaluate import found_by, open_records, planned
+from collage_evo.run.plan import PLAN
 from collage_evo.run.recorded import read_run
-from collage_evo.run.search import NotSearched, SearchRecord
-from collage_evo.run.stages.baselines import measure_baselines
+from collage_evo.run.records import Plan, Row
+from collage_evo.run.search import NotSearched, Searched, SearchRecord
+from collage_evo.run.stages.baselines import Baselines
 from collage_evo.run.stages.evolve import evolve, measuring
+from collage_evo.run.stages.threads import OnThreads
 from collage_evo.runtime.artifact import load_artifact, read_artifact
 from collage_evo.runtime.manifest import BEST
 from tests.runtime.helpers import sums
 from tests.support.models import tiny_convnet
 from tests.support.parsed import files_parsed
 from tests.support.quick import QUICK, nested, options
+from tests.support.runs import run_in
 
 
 def config_of(folder: Path) -> Config:
@@ -54,36 +62,34 @@ def config_of(folder: Path) -> Config:
     return parse_config(nested(given), (), "test")
 
 
-def test_what_nobody_asks_for_is_not_made(tmp_path: Path) -> None:
+def test_records_that_nobody_wants_are_not_made(tmp_path: Path) -> None:
     run = tmp_path / "run"
-    found = evaluate(config_of(tmp_path), run, LineReporter(), lambda flow: flow.searchable)
-    assert [node.op_type for node in found.graph.nodes]
+    with open_records(config_of(tmp_path), run, LineReporter()) as records:
+        assert records[SearchableModel].graph.nodes
     assert (run / "work" / "normalised.json").exists()
     assert not (run / "baselines.json").exists()
 
 
-def test_a_value_is_made_once_however_many_ask_for_it(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    config, made = config_of(tmp_path), []
+def raising(row: Row, error: BaseException) -> Row:
+    """``row`` that raises ``error`` once it has made its record."""
 
-    def normalise(*_: object) -> Any:
-        made.append("graph")
-        return "graph"
+    @functools.wraps(row.make)
+    def fails(*needs: object) -> None:
+        row.make(*needs)
+        raise error
 
-    monkeypatch.setattr("collage_evo.run.flow.normalise", normalise)
-    twice = evaluate(config, tmp_path / "run", LineReporter(), lambda flow: (flow.searchable, flow.searchable))
-    assert (twice, made) == (("graph", "graph"), ["graph"])
+    return replace(row, make=fails)
 
 
-@pytest.mark.parametrize("find", [Flow.search, Flow.recall])
-def test_a_model_that_only_runs_whole_has_an_answer_first_and_then_says_why(
-    find: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    def whole(*_: object) -> None:
-        raise NotSearchable("its weights are too large")
+def plan_failing(record: object, error: BaseException) -> Plan:
+    """The plan whose row for ``record`` raises ``error``."""
+    return Plan(tuple(raising(row, error) if row.record is record else row for row in PLAN.rows))
 
-    monkeypatch.setattr("collage_evo.run.flow.normalise", whole)
-    found = evaluate(config_of(tmp_path), tmp_path / "run", LineReporter(), lambda flow: flow.searched(find))
-    assert found == NotSearched("its weights are too large")
+
+def test_a_model_that_only_runs_whole_has_an_answer_first_and_then_a_reason(tmp_path: Path) -> None:
+    plan = plan_failing(SearchableModel, NotSearchable("its weights are too large"))
+    with open_records(config_of(tmp_path), tmp_path / "run", LineReporter(), plan=plan) as records:
+        assert found_by(lambda: planned(records)[Searched]) == NotSearched("its weights are too large")
     assert (tmp_path / "run" / "best.collage").is_dir()
 
 
@@ -96,13 +102,13 @@ def test_a_run_skips_its_search_where_an_early_mixture_suffices_and_resumed_it_s
     given = {"model.source": str(tmp_path / "tiny.onnx"), "data.source": str(tmp_path / "x.npz")}
     given |= {"accuracy.budget": 0.5, "cache.dir": str(tmp_path / "cache"), "search.evaluations": None}
     config, run = parse_config(nested({**QUICK, **given, "search.seconds": None}), (), "test"), tmp_path / "run"
-    monkeypatch.setattr("collage_evo.run.flow.exceeds_planned_time", lambda *_: True)
-    monkeypatch.setattr("collage_evo.run.flow.suffices", lambda *_: True)
+    monkeypatch.setattr("collage_evo.run.plan.exceeds_planned_time", lambda *_: True)
+    monkeypatch.setattr("collage_evo.run.plan.suffices", lambda *_: True)
     any_gain = replace(SMALL_GAIN, number=math.inf)  # a tiny model gains nothing
     monkeypatch.setattr("collage_evo.search.mixtures.likely.SMALL_GAIN", any_gain)
     monkeypatch.setattr("collage_evo.run.budget.USUAL_S", 2.0)
     start_run(run, config)
-    first = evaluate(config, run, LineReporter(), Flow.result)
+    first = run_in(run, config)
     assert first.search is not None
     assert (first.search.skipped, first.search.generations, first.cost_model) == (True, 0, None)
     early = read_run(run).evaluated
@@ -111,7 +117,7 @@ def test_a_run_skips_its_search_where_an_early_mixture_suffices_and_resumed_it_s
     picked = pick_answer(run, "0.4", LineReporter()).result
     assert picked.search is not None
     assert picked.search.skipped
-    second = evaluate(config, run, LineReporter(), Flow.result)
+    second = run_in(run, config)
     assert second.search is not None
     assert (second.search.skipped, second.search.generations > 0) == (False, True)
     assert early.keys() < read_run(run).evaluated.keys()
@@ -130,7 +136,7 @@ def test_a_model_s_file_is_parsed_once_whoever_looks_into_it(tmp_path: Path, mon
     model, data, run = tmp_path / "open.onnx", tmp_path / "x.npz", tmp_path / "run"
     onnx.save(sums("rows"), model)
     np.savez(data, x=np.ones((8, 4), np.float32), k=np.array([3] * 4))
-    monkeypatch.setattr(Flow, "result", lambda flow: flow.model.digest)
+    monkeypatch.setattr("collage_evo.run.profiles.finish", lambda records: records[PreparedModel].digest)
     monkeypatch.setattr("collage_evo.cli.answers.print_answer", lambda *_: None)
     said = options({**QUICK, "cache.dir": str(tmp_path / "cache")})
     with files_parsed(model) as parsed:
@@ -146,7 +152,7 @@ def test_a_search_whose_graph_and_matches_were_not_kept_is_refused_before_anythi
     (run / "work").mkdir(parents=True)
     (run / "checkpoint.json").write_text("{}")
     with pytest.raises(InputError, match=r"work, from which .*, is missing or incomplete: search again with"):
-        evaluate(config_of(tmp_path), run, LineReporter(), Flow.result)
+        run_in(run, config_of(tmp_path))
     assert sorted(path.name for path in run.rglob("*")) == ["checkpoint.json", "work"]
 
 
@@ -157,16 +163,16 @@ def test_a_run_whose_answer_was_written_into_goes_on_once_that_is_deleted(tmp_pa
     onnx.save(net.model(net.op("Relu", product, output="y")), tmp_path / "m.onnx")
     given = {**QUICK, "model.source": str(tmp_path / "m.onnx"), "cache.dir": str(tmp_path / "cache")}
     config = parse_config(nested(given), (), "test")
-    evaluate(config, run, LineReporter(), Flow.result)
+    run_in(run, config)
     (answer,) = (path for path in (run / BEST).rglob("*.onnx") if path.stat().st_size > weights.nbytes)
     assert answer.stat().st_nlink > 1  # its piece in the cache, and the baseline if that is the answer
     with answer.open("r+b") as file:
         file.seek(weights.nbytes // 2)
         file.write(b"edited")
     with pytest.raises(InputError, match="was changed"):
-        evaluate(config, run, LineReporter(), Flow.result)
+        run_in(run, config)
     shutil.rmtree(run / BEST)
-    evaluate(config, run, LineReporter(), Flow.result)
+    run_in(run, config)
     assert read_artifact(run / BEST)
     assert read_artifact(run / "baselines" / "onnxruntime.collage")
     with load_artifact(run / BEST) as session:
@@ -181,52 +187,59 @@ def begun(tmp_path_factory: pytest.TempPathFactory) -> tuple[Config, Path]:
     config = config_of(folder)
     start_run(folder / "run", config)
 
-    def announce(flow: Flow) -> None:
-        record, space = flow.search(), flow.costs.space
-        with measuring(flow.run, record.ranked[0], flow.baselines) as evaluator:
-            flow.best_so_far.offers(evaluator, space)(record.ranked[0], Outcome(1e-6, error=0.0))
-            flow.best_so_far.finish()
-
-    evaluate(config, folder / "run", LineReporter(), announce)
+    with open_records(config, folder / "run", LineReporter()) as records:
+        found, best, run = records[Searched], records[BestSoFar], records[RunContext]
+        placement, space = found.record.ranked[0], found.costs.space
+        with measuring(run, placement, records[Baselines].measured) as evaluator:
+            best.offers(evaluator, space)(placement, Outcome(1e-6, error=0.0))
+            best.finish()
     return config, folder / "run"
 
 
-STAGES = [
-    "on_normalised", "normalise", "calibrated_ranges", "find_matches", "predict_losses", "measure_early",
-    "tune_backends", "gather_costs", "make_seeds", "evolve", "CompiledCandidates.compile", "hold_out", "deliver",
-    "answer_speeds", "Ended", "write_result", "write_html",
-]  # fmt: skip
-"""Work of the stages after the first answer, as the flow has it."""
+RECORDS = [row.record for row in PLAN.rows]
+LATER = [record for record in RECORDS[RECORDS.index(Baselines) :] if record is not OnThreads]
+"""Records that a run makes after its first answer."""
+STEPS = ["CompiledCandidates.compile", "hold_out", "deliver", "answer_speeds", "Ended", "write_result", "write_html"]
+"""Steps of the last row."""
 
 
-def failing(monkeypatch: pytest.MonkeyPatch, stage: str, error: BaseException) -> None:
-    """From now on ``stage`` raises ``error``."""
+def failing(monkeypatch: pytest.MonkeyPatch, step: str, error: BaseException) -> None:
+    """From now on ``step`` raises ``error``."""
 
     def fails(*_: object, **__: object) -> None:
         raise error
 
-    monkeypatch.setattr(f"collage_evo.run.flow.{stage}", fails)
+    monkeypatch.setattr(f"collage_evo.run.final.{step}", fails)
 
 
-@pytest.mark.parametrize("stage", STAGES)
-def test_a_stage_that_fails_takes_no_answer_away(
-    stage: str, begun: tuple[Config, Path], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    (config, before), run, lines = begun, tmp_path / "run", list[str]()
-    shutil.copytree(before, run)
-    if stage == "measure_early":
-        (run / "work" / "early_mixtures.json").unlink()
-        (run / "checkpoint.json").unlink()
-    failing(monkeypatch, stage, ValueError("on\npurpose"))
-    stays = stage in ("hold_out", "deliver", "Ended", "write_result")
+def check_answer(run: Path, config: Config, plan: Plan, stays: bool) -> None:
+    """An answer is left of a run whose row raises ``ValueError``; ``stays``: that was not compared with others."""
+    lines = list[str]()
     with pytest.raises(AnswerStays) if stays else nullcontext():
-        result = evaluate(config, run, LineReporter(lines.append), Flow.result)
+        result = run_in(run, config, LineReporter(lines.append), plan)
         assert result.best.median_ms
         assert (run / "result.json").is_file()
     with load_artifact(run / BEST) as session:
         assert session.run(None, random_inputs(tiny_convnet(), 0))
     assert any(f"a stage of the run failed: ValueError: on ({run}/details.log has more); " in line for line in lines)
     assert "on\npurpose" in (run / "details.log").read_text()
+
+
+@pytest.mark.parametrize("record", LATER, ids=lambda record: record.__name__)
+def test_a_row_that_fails_takes_no_answer_away(record: object, begun: tuple[Config, Path], tmp_path: Path) -> None:
+    (config, before), run = begun, tmp_path / "run"
+    shutil.copytree(before, run)
+    check_answer(run, config, plan_failing(record, ValueError("on\npurpose")), stays=record in (Baselines, Result))
+
+
+@pytest.mark.parametrize("step", STEPS)
+def test_a_step_of_the_comparison_that_fails_takes_no_answer_away(
+    step: str, begun: tuple[Config, Path], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (config, before), run = begun, tmp_path / "run"
+    shutil.copytree(before, run)
+    failing(monkeypatch, step, ValueError("on\npurpose"))
+    check_answer(run, config, PLAN, stays=step in ("hold_out", "deliver", "Ended", "write_result"))
 
 
 @pytest.mark.parametrize(
@@ -240,33 +253,26 @@ def test_a_stage_that_fails_takes_no_answer_away(
     ],
     ids=lambda error: type(error).__name__,
 )
-def test_what_has_to_be_mended_first_ends_a_run_that_has_an_answer(
-    error: BaseException, begun: tuple[Config, Path], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+def test_an_error_to_mend_first_ends_a_run_that_has_an_answer(
+    error: BaseException, begun: tuple[Config, Path], tmp_path: Path
 ) -> None:
     shutil.copytree(begun[1], tmp_path / "run")
-    failing(monkeypatch, "evolve", error)
     with pytest.raises(type(error)):
-        evaluate(begun[0], tmp_path / "run", LineReporter(), Flow.result)
+        run_in(tmp_path / "run", begun[0], plan=plan_failing(Searched, error))
 
 
-def test_baselines_that_fail_after_the_first_answer_leave_it(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    def fails(*args: Any) -> None:
-        measure_baselines(*args)
-        raise ValueError("on purpose")
-
-    monkeypatch.setattr("collage_evo.run.flow.measure_baselines", fails)
+def test_baselines_that_fail_after_the_first_answer_leave_it(tmp_path: Path) -> None:
     with pytest.raises(AnswerStays):
-        evaluate(config_of(tmp_path), tmp_path / "run", LineReporter(), Flow.result)
+        run_in(tmp_path / "run", config_of(tmp_path), plan=plan_failing(Baselines, ValueError("on purpose")))
     assert read_so_far(tmp_path / "run" / BEST)
 
 
 def test_a_failed_search_of_a_run_that_had_ended_leaves_its_answer_and_its_result(
-    begun: tuple[Config, Path], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    begun: tuple[Config, Path], tmp_path: Path
 ) -> None:
     shutil.copytree(begun[1], tmp_path / "run")
-    result = evaluate(begun[0], tmp_path / "run", LineReporter(), Flow.result)
-    failing(monkeypatch, "evolve", ValueError("on purpose"))
-    again = evaluate(begun[0], tmp_path / "run", LineReporter(), Flow.result)
+    result = run_in(tmp_path / "run", begun[0])
+    again = run_in(tmp_path / "run", begun[0], plan=plan_failing(Searched, ValueError("on purpose")))
     assert (again.best, again.speedup_over_best_single) == (result.best, result.speedup_over_best_single)
 
 
@@ -285,11 +291,11 @@ def test_the_answer_so_far_is_compared_if_a_later_stage_fails(
             raise ValueError("on purpose")
         return record
 
-    monkeypatch.setattr("collage_evo.run.flow.evolve", announces)
+    monkeypatch.setattr("collage_evo.run.plan.evolve", announces)
     if searched:
         failing(monkeypatch, "CompiledCandidates.compile", InputError("no placement could be compiled"))
     config, run = config_of(tmp_path), tmp_path / "run"
-    found = evaluate(start_run(run, config), run, LineReporter(), Flow.result)
+    found = run_in(run, start_run(run, config))
     assert found.candidate_speedup.rounds, "it was compared"
     assert (found.search is not None) == searched
     assert found.not_searched == ("" if searched else "ValueError: on purpose")

@@ -1,0 +1,162 @@
+"""Evaluation of a run: its records, opened, searched and ended, whatever fails after the first answer."""
+
+from __future__ import annotations
+
+import contextlib
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+from collage_evo.answer.delivery import Delivery
+from collage_evo.config import Config
+from collage_evo.errors import AnswerStays, NotSearchable
+from collage_evo.fitness.jobs import REGIONS, recorded_regions
+from collage_evo.genome.failure import Failure
+from collage_evo.graph.load.load import ModelFile
+from collage_evo.graph.prepare import PreparedModel
+from collage_evo.patterns.match import Placement
+from collage_evo.report.finished import result_in
+from collage_evo.report.html import REPORT, write_html
+from collage_evo.report.progress import Reporter
+from collage_evo.report.result import SCHEMA, Result
+from collage_evo.run.at_work import at_work
+from collage_evo.run.best_so_far import BestSoFar
+from collage_evo.run.budget import SEARCH_SKIPPED, resume_search
+from collage_evo.run.context import RunContext
+from collage_evo.run.final import compared_so_far
+from collage_evo.run.machine import chosen_backends
+from collage_evo.run.open import open_run
+from collage_evo.run.plan import PLAN, WITHOUT_SEARCH, Backends, SearchSkipped
+from collage_evo.run.records import Plan, Records, Row
+from collage_evo.run.samples import model_file
+from collage_evo.run.search import Found, NotSearched, Placed, Searched
+from collage_evo.run.stages.model import NORMALISED, Normalised
+from collage_evo.run.stages.threads import OnThreads, settled
+from collage_evo.run.warm_start import WarmStart, begin_like
+from collage_evo.runtime.manifest import read_infos
+from collage_evo.search.evolution import checkpoint
+
+
+@contextlib.contextmanager
+def open_records(
+    config: Config, directory: Path, reporter: Reporter, file: ModelFile | None = None, plan: Plan = PLAN
+) -> Iterator[Records]:
+    """The records of the run in ``directory``, which ``plan`` makes on demand; stored ones are read.
+
+    ``file``: the user's model, if the caller has parsed it already.
+
+    Raises:
+        CollageError: bad input or a missing backend; the message explains what to do.
+    """
+    with at_work(directory):
+        config, file = settled(config, directory), file or model_file(config)
+        backends = chosen_backends(config)
+        config, warm = begin_like(config, reporter, file)
+        with open_run(config, directory, reporter, file) as (run, model):
+            yield Records(
+                plan, {RunContext: run, PreparedModel: model, Backends: Backends(backends), WarmStart: warm}
+            )
+
+
+def on_threads_that_pay(records: Records) -> Records:
+    """The same records on fewer threads than the configuration allows, if as many do not pay."""
+    run = records[RunContext]
+    target = run.config.target
+    if target.threads == 1 or target.accelerated or run.config.search.objective != "latency":
+        return records
+    decided = run.attempt(lambda: records[OnThreads], f"{target.threads} threads are used")
+    if isinstance(decided, Failure) or decided.used == target.threads:
+        return records
+    run.machine.close()
+    run = run.on_threads(decided.used)
+    backends, kept = Backends(chosen_backends(run.config)), (PreparedModel, WarmStart)
+    return Records(records.plan, {RunContext: run, Backends: backends, **{kind: records[kind] for kind in kept}})
+
+
+def planned(records: Records) -> Records:
+    """The same records under the plan that the run follows: one that skips its search measures its mixtures only.
+
+    Raises:
+        NotSearchable: the model only runs whole.
+    """
+    return records.under(WITHOUT_SEARCH) if records[SearchSkipped].skips else records
+
+
+def found_by(search: Callable[[], Searched]) -> Found:
+    """What ``search`` returns; or why there was none."""
+    try:
+        return search()
+    except NotSearchable as reason:
+        return NotSearched(str(reason))
+
+
+def finish(records: Records) -> Result:
+    """The answer, published as ``best.collage``, and all measurements, as ``result.json`` has them.
+
+    If a row fails after the first answer, the answer so far and the baselines are compared; that of a run that had
+    ended stays.
+
+    Raises:
+        AnswerStays: that comparison failed too.
+    """
+    run, delivery = records[RunContext], records[Delivery]
+    answered = delivery.answered
+    before = result_in(run.directory) if answered else None
+    if before is not None and before.schema != SCHEMA:
+        before = None
+    instead = "the answer stays" if before else "what is left of the run decides"
+    _search_if_resumed(run)
+    found = run.attempt(lambda: found_by(lambda: planned(records)[Searched]), instead)
+    if before is not None and isinstance(found, Failure):
+        return before
+    if isinstance(found, Failure):
+        return _compare_what_is_left(records, NotSearched(found.message))
+    if before is not None and found.measured == (before.search.evaluations if before.search else 0):
+        run.reporter.log("nothing new was measured: the answer stays")
+        if not (report := run.directory / REPORT).exists():  # a kill came between the two files
+            write_html(report, before)
+        return before
+    ended = run.attempt(lambda: records.having({Found: found})[Result], instead)
+    if not isinstance(ended, Failure):
+        return ended
+    if before is not None and delivery.answered == answered:
+        return before
+    return _compare_what_is_left(records, found)
+
+
+def _search_if_resumed(run: RunContext) -> None:
+    """Search in a run that had skipped that, if it has ended, or the user gave time for a search."""
+    goes_on = result_in(run.directory) is not None or run.config.search.seconds is not None
+    if run.store.get(SEARCH_SKIPPED, bool) and goes_on:
+        checkpoint.remove(run.directory)  # its genomes are of the expected space
+        resume_search(run.store)
+
+
+def _compare_what_is_left(records: Records, found: Found) -> Result:
+    """The result of a comparison of the answer so far and the baselines. Raises as :func:`finish`."""
+    run, best, delivery = records[RunContext], records[BestSoFar], records[Delivery]
+    if best.placed is None:
+        recorded = run.attempt(lambda: recorded_placement(run, delivery.best), "the answer so far stays")
+        best.placed = None if isinstance(recorded, Failure) else recorded
+    so_far = best.placed
+    if so_far and not (isinstance(found, Searched) and so_far.placement.key in found.record.evaluated):
+        found = NotSearched(found.reason if isinstance(found, NotSearched) else "", so_far)
+    if best.comparable:
+        left = records.having({Found: found}).under(records.plan.replacing(Row(compared_so_far)))
+        ended = run.attempt(lambda: left[Result], "the answer so far stays")
+        if not isinstance(ended, Failure):
+            return ended
+    raise AnswerStays(f"the run did not end: the answer so far is in {delivery.best}")
+
+
+def recorded_placement(run: RunContext, best: Path) -> Placed | None:
+    """The answer so far in ``best``, which an earlier process of the run published; None if it is no placement.
+
+    Raises:
+        InputError: its record cannot be read.
+    """
+    (info,) = read_infos(best)
+    regions = recorded_regions(info, len(info.get(REGIONS, ())))
+    normalised = run.store.get(NORMALISED, Normalised)
+    if normalised is None or not regions:
+        return None
+    return Placed(normalised.searchable(run.files).graph, Placement(regions))

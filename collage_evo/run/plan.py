@@ -1,0 +1,322 @@
+"""Plan of a run: a table of the records that it makes, in order.
+
+Commands want different records of it: ``run``, ``resume`` and each trial of a sweep the :class:`Result`; with several
+profiles of shapes each first its :class:`Baselines`, which give a first answer; ``tune`` what was :class:`Searched`.
+A run that skips its search evaluates :data:`WITHOUT_SEARCH`, and ``pick`` a plan that reads the search.
+"""
+
+from __future__ import annotations
+
+import time
+from dataclasses import dataclass, replace
+
+from collage_evo.answer.baselines import best_single
+from collage_evo.answer.delivery import Delivery
+from collage_evo.backends.base import UNCHECKED, Backend
+from collage_evo.backends.enumerate import Matches
+from collage_evo.costs.expected import apportioned_ms, expected_space
+from collage_evo.costs.saved_costs import MeasuredCosts, costs_key
+from collage_evo.errors import NotSearchable
+from collage_evo.genome.cost_model import Engine
+from collage_evo.genome.space import SearchSpace
+from collage_evo.graph.prepare import PreparedModel, SearchableModel
+from collage_evo.precision.quantise.rules import Ranges
+from collage_evo.report.result import RESULT
+from collage_evo.report.stage import Stage
+from collage_evo.run.best_so_far import BestSoFar
+from collage_evo.run.budget import SEARCH_SKIPPED, exceeds_planned_time
+from collage_evo.run.context import RunContext
+from collage_evo.run.final import compared
+from collage_evo.run.kernel_tuning import Tuning
+from collage_evo.run.objectives import Precision, answer_bounds, search_bounds, terms
+from collage_evo.run.records import Plan, Row
+from collage_evo.run.search import Searched, recorded_search
+from collage_evo.run.stages.baselines import (
+    Baselines,
+    NormalisedBaselines,
+    fall_back,
+    measure_baselines,
+    on_normalised,
+)
+from collage_evo.run.stages.costs import expected_costs, gather_costs, tune_backends
+from collage_evo.run.stages.evolve import evolve, fingerprint_of, pace_of, skipped_search
+from collage_evo.run.stages.matches import find_matches
+from collage_evo.run.stages.mixtures import MIXTURES, EarlyMixtures, in_space, measure_early
+from collage_evo.run.stages.model import normalise
+from collage_evo.run.stages.precision import calibrated_ranges, predict_losses
+from collage_evo.run.stages.threads import OnThreads, threads_that_pay
+from collage_evo.run.transferred import TransferredCosts
+from collage_evo.run.warm_start import WarmStart
+from collage_evo.search.evolution import checkpoint
+from collage_evo.search.evolution.seeds import Seeds, make_seeds
+from collage_evo.search.mixtures.likely import suffices
+from collage_evo.search.mixtures.measured import corrections_by
+
+
+@dataclass(frozen=True)
+class Backends:
+    """Backends that take part in a run."""
+
+    used: tuple[Backend, ...]
+
+
+@dataclass(frozen=True)
+class Calibrated:
+    """Ranges of the graph's tensors, for int8; None if no operator may run in it."""
+
+    ranges: Ranges | None
+
+
+@dataclass(frozen=True)
+class Transfer:
+    """What an earlier run knows about this graph; None if this run does not begin with another one's answer."""
+
+    known: TransferredCosts | None
+
+
+@dataclass(frozen=True)
+class Expected:
+    """The space of the search at the costs that the baselines' times let expect; None if some operator has none."""
+
+    space: SearchSpace | None
+
+
+@dataclass(frozen=True)
+class SearchSkipped:
+    """Whether the run ends with its early mixtures: one suffices, and a search would exceed the planned time."""
+
+    skips: bool
+
+
+def fallback(run: RunContext, model: PreparedModel, backends: Backends) -> Delivery:
+    return fall_back(run, model, backends.used)
+
+
+def baselines(
+    run: RunContext, model: PreparedModel, backends: Backends, warm: WarmStart, best: BestSoFar
+) -> Baselines:
+    if run.config.search.objective == "throughput":
+        run.reporter.log(f"times are the machine's for a run, with {run.machine.sessions} session(s) at once")
+    far = dict(warm.far)
+    if model.unchecked:
+        others = (backend for backend in backends.used if not backend.gives_reference)
+        far |= {(one.name, variant.name): UNCHECKED for one in others for variant in one.variants}
+    measured = measure_baselines(run, backends.used, best.offer_baselines, far)
+    best_single(measured, run.limits.budget)  # without one there is no run
+    best.offer_baselines(measured)
+    return Baselines(measured)
+
+
+def threads(run: RunContext, backends: Backends, on_all: Baselines) -> OnThreads:
+    return threads_that_pay(run, backends.used, on_all.measured)
+
+
+def normalised_baselines(run: RunContext, model: SearchableModel, on_file: Baselines) -> NormalisedBaselines:
+    return NormalisedBaselines(on_normalised(run, model.graph, on_file.measured))
+
+
+def calibrated(run: RunContext, model: SearchableModel, backends: Backends) -> Calibrated:
+    return Calibrated(calibrated_ranges(run, model, backends.used))
+
+
+def matches(
+    run: RunContext,
+    model: SearchableModel,
+    file: PreparedModel,
+    single: NormalisedBaselines,
+    backends: Backends,
+    of: Calibrated,
+) -> Matches:
+    return find_matches(run, model, file.digest, single.measured, backends.used, of.ranges)
+
+
+def transfer(warm: WarmStart, model: SearchableModel) -> Transfer:
+    return Transfer(TransferredCosts.of(warm.earlier, model.graph) if warm.earlier else None)
+
+
+def precision(
+    run: RunContext, model: SearchableModel, of: Calibrated, found: Matches, transferred: Transfer
+) -> Precision:
+    known = transferred.known.sensitivities if transferred.known else None
+    return predict_losses(run, model, of.ranges, found.matches, known)
+
+
+def expected(
+    run: RunContext, model: SearchableModel, found: Matches, losses: Precision, single: NormalisedBaselines
+) -> Expected:
+    added = terms(run, model.graph, losses, found.matches)
+    try:
+        return Expected(expected_space(model.graph, found, added, single.ms))
+    except NotSearchable:
+        return Expected(None)
+
+
+def early(
+    run: RunContext,
+    model: SearchableModel,
+    found: Matches,
+    transferred: Transfer,
+    likely: Expected,
+    single: Baselines,
+    normalised: NormalisedBaselines,
+    best: BestSoFar,
+) -> EarlyMixtures:
+    """Likely mixtures of precisions, measured before the costs of a search that begins."""
+    key = costs_key(model.graph, found, run.setting.target, run.config.policy)
+    recorded = run.store.get(MIXTURES, EarlyMixtures)
+    if recorded is not None and recorded.key == key:
+        return recorded
+    if transferred.known or likely.space is None or checkpoint.exists(run.directory):
+        return EarlyMixtures(key, ())
+    mixtures = measure_early(run, likely.space, single.measured, normalised.ms, best)
+    return run.store.put(MIXTURES, EarlyMixtures, EarlyMixtures(key, mixtures))
+
+
+def search_skipped(
+    run: RunContext, single: Baselines, normalised: NormalisedBaselines, mixtures: EarlyMixtures
+) -> SearchSkipped:
+    def decide() -> bool:
+        pace = pace_of(run, single.measured, len(mixtures.mixtures))
+        exceeds = exceeds_planned_time(run.config, time.monotonic() - run.begin, pace)
+        return exceeds and suffices(mixtures.mixtures, normalised.ms, search_bounds(run))
+
+    skips = run.store.once(SEARCH_SKIPPED, bool, decide)
+    if skips:
+        run.reporter.log("the run skips the search, which takes long for this model: resume it to search")
+    return SearchSkipped(skips)
+
+
+def tuning(run: RunContext, model: SearchableModel, untuned: Matches, backends: Backends) -> Tuning:
+    return tune_backends(run, model.graph, untuned, backends.used)
+
+
+def measured_costs(
+    run: RunContext,
+    model: SearchableModel,
+    untuned: Matches,
+    tuned: Tuning,
+    losses: Precision,
+    transferred: Transfer,
+    single: NormalisedBaselines,
+    mixtures: EarlyMixtures,
+    backends: Backends,
+) -> MeasuredCosts:
+    """The space of the search: the cost of each match, by the search's objective."""
+    graph, found = model.graph, tuned.matches
+    added = terms(run, graph, losses, found.matches)
+    sessions = run.machine.sessions  # with several, baselines have a share of the machine's time
+    baseline_ms: dict[Engine, float] = {engine: ms * sessions for engine, ms in single.ms.items()}
+    known = transferred.known.costs(run, found, added) if transferred.known else None
+    best_ms = min(single.ms.values(), default=0.0)
+    apportioned = apportioned_ms(mixtures.mixtures, graph, untuned.matches, best_ms)
+    costs = gather_costs(run, graph, found, backends.used, added, baseline_ms, known, apportioned)
+    space = replace(costs.space, policy=run.config.policy)
+    return replace(costs, space=space.costing(space.cost.for_sessions(sessions)))
+
+
+def implied_costs(run: RunContext, likely: Expected) -> MeasuredCosts:
+    """The costs of a run without a search: those that it expects."""
+    assert likely.space is not None, "a mixture of that space suffices"
+    return expected_costs(run, replace(likely.space, policy=run.config.policy))
+
+
+def seeds(
+    run: RunContext,
+    costs: MeasuredCosts,
+    single: NormalisedBaselines,
+    mixtures: EarlyMixtures,
+    transferred: Transfer,
+) -> Seeds:
+    corrections = corrections_by(mixtures.mixtures, costs.space, run.limits.budget)
+    made = make_seeds(costs.space, answer_bounds(run), single.ms, corrections)
+    return transferred.known.seeds(costs.space, made) if transferred.known else made
+
+
+def searched(
+    run: RunContext,
+    file: PreparedModel,
+    model: SearchableModel,
+    tuned: Tuning,
+    costs: MeasuredCosts,
+    first: Seeds,
+    single: Baselines,
+    normalised: NormalisedBaselines,
+    mixtures: EarlyMixtures,
+    best: BestSoFar,
+) -> Searched:
+    """What the search measured, continued from its checkpoint."""
+    known = in_space(mixtures.mixtures, costs.space)
+    record = evolve(run, costs.space, first, file, single.measured, best, known)
+    return Searched(model, tuned.tuned, costs, first, record, normalised.ms)
+
+
+def not_searched(
+    run: RunContext,
+    file: PreparedModel,
+    model: SearchableModel,
+    costs: MeasuredCosts,
+    first: Seeds,
+    single: Baselines,
+    normalised: NormalisedBaselines,
+    mixtures: EarlyMixtures,
+) -> Searched:
+    """What a run without a search measured: its mixtures."""
+    known = in_space(mixtures.mixtures, costs.space)
+    record = skipped_search(run, costs.space, file, single.measured, known)
+    return Searched(model, (), costs, first, record, normalised.ms)
+
+
+def recalled(
+    run: RunContext,
+    file: PreparedModel,
+    model: SearchableModel,
+    tuned: Tuning,
+    costs: MeasuredCosts,
+    first: Seeds,
+    normalised: NormalisedBaselines,
+) -> Searched:
+    """What an earlier process of the run measured. Nothing is measured."""
+    record = recorded_search(costs.space, run.directory, fingerprint_of(run, costs.space, file))
+    return Searched(model, tuned.tuned, costs, first, record, normalised.ms)
+
+
+PLAN = Plan(
+    (
+        Row(fallback, (Stage.OTHER_SHAPES,), "fallbacks.json"),
+        Row(BestSoFar, stored="best.collage"),
+        Row(baselines, (Stage.BASELINES,), "baselines.json", "backends.seconds"),
+        Row(threads, (Stage.THREADS,), "work/threads.json"),
+        Row(normalise, (Stage.NORMALISE,), "work/normalised.json"),
+        Row(normalised_baselines, (Stage.NORMALISED,), "work/single_backends_on_the_normalised_model.json"),
+        Row(calibrated, (Stage.CALIBRATE,), "work/ranges.npz", "accuracy.seconds"),
+        Row(matches, (), "work/matches.json"),
+        Row(transfer),
+        Row(precision, (Stage.SENSITIVITIES,), "work/shares.json", "accuracy.seconds"),
+        Row(expected),
+        Row(early, (Stage.FAMILIES, Stage.EARLY), "work/early_mixtures.json"),
+        Row(search_skipped, (), "work/search_skipped.json"),
+        Row(tuning, (Stage.COSTS_BEFORE_TUNING, Stage.TUNE_KERNELS), "work/tuning.json"),
+        Row(
+            measured_costs,
+            (Stage.COPIES, Stage.PROFILES, Stage.UNPROFILED, Stage.BORDERS),
+            "work/costs.json",
+            "costs.seconds",
+        ),
+        Row(seeds),
+        Row(searched, (Stage.SEARCH, Stage.TUNE_SEARCH), "checkpoint.json", "search.seconds"),
+        Row(
+            compared,
+            (Stage.BUDGET_LEVELS, Stage.COMPILE, Stage.FINAL, Stage.HELD_OUT, Stage.VERIFY, Stage.OTHER_SPEED),
+            RESULT,
+            "final.seconds",
+        ),
+    )
+)
+"""All records of a run, in the order in which it makes them; each row needs records of rows before it only."""
+WITHOUT_SEARCH = PLAN.replacing(Row(implied_costs, (), "work/costs.json"), Row(not_searched, (), "checkpoint.json"))
+"""Nothing is measured but what the mixtures need: costs are those that they were expected at."""
+
+
+def picking(skipped: bool) -> Plan:
+    """The plan that reads the search of a run that ended, and whether it ``skipped`` that."""
+    return (WITHOUT_SEARCH if skipped else PLAN).replacing(Row(recalled, (), "checkpoint.json"))
