@@ -68,8 +68,11 @@ def on_threads_that_pay(records: Records) -> Records:
         return records
     run.machine.close()
     run = run.on_threads(decided.used)
-    backends, kept = Backends(chosen_backends(run.config)), (PreparedModel, WarmStart)
-    return Records(records.plan, {RunContext: run, Backends: backends, **{kind: records[kind] for kind in kept}})
+    backends = Backends(chosen_backends(run.config))
+    model, warm = records[PreparedModel], records[WarmStart]
+    return Records(
+        records.plan, {RunContext: run, PreparedModel: model, Backends: backends, WarmStart: warm}
+    )
 
 
 def planned(records: Records) -> Records:
