@@ -21,7 +21,7 @@ from collage_evo.genome.cost_model import Engine
 from collage_evo.genome.space import SearchSpace
 from collage_evo.graph.prepare import PreparedModel, SearchableModel
 from collage_evo.precision.quantise.rules import Ranges
-from collage_evo.report.result import RESULT
+from collage_evo.report.finished import RESULT
 from collage_evo.report.stage import Stage
 from collage_evo.run.best_so_far import BestSoFar
 from collage_evo.run.budget import SEARCH_SKIPPED, exceeds_planned_time
