@@ -246,10 +246,12 @@ def _decided(result: Result) -> str:
     if result.not_searched:
         return f"No search was possible: {result.not_searched}."
     if not speed.by_definition:
+        proof = f": the whole {format_level(speed)} interval is above 1"
+        earlier = "; it won an earlier comparison, and this one does not decide"
         return (
             f"It was timed in turns with the best libraries, {len(speed.rounds)} rounds over {speed.seconds:.0f} s, "
-            f"and was {describe_gain(speed)} as fast as {best}, the best of them: the whole "
-            f"{format_level(speed)} interval is above 1."
+            f"and was {describe_gain(speed)} as fast as {best}, the best of them"
+            f"{proof if speed.low > 1.0 else earlier}."
         )
     if tried.by_definition or not tried.rounds:
         return f"No placement that meets the budget was compared, so the answer is {best}."
