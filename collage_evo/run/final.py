@@ -16,7 +16,7 @@ from collage_evo.run.best_so_far import BestSoFar
 from collage_evo.run.context import RunContext
 from collage_evo.run.result import Ended
 from collage_evo.run.search import Found, Searched
-from collage_evo.run.stages.answer import answer_speeds, deliver
+from collage_evo.run.stages.answer import answer_speeds, decide, deliver
 from collage_evo.run.stages.baselines import Baselines
 from collage_evo.run.stages.compile import CompiledCandidates
 from collage_evo.run.stages.evolve import fingerprint_of
@@ -76,7 +76,8 @@ def _delivered(
     keys = compiled.searched.keys
     incumbent = next((name for name, key in keys.items() if key == delivery.answered), delivery.answered)
     defaults = near_defaults(single.measured, run.target, run.config.policy.single_give_up)
-    verdict, held_out = hold_out(run, model, compiled, single.measured, incumbent, defaults)
+    race = partial(decide, run, incumbent=incumbent, defaults=defaults)
+    verdict, held_out = hold_out(run, model, compiled, single.measured, race)
     made_of = {"name": model.name, "sha256": model.digest}
     details = {**held_out.info(run.setting), MODEL: made_of, OBJECTIVE: run.config.search.objective}
     artifact = artifact_of(verdict, compiled, single.measured)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import astuple, dataclass, replace
 
 from collage_evo.accuracy.judge import Quality
@@ -63,7 +63,8 @@ class Ended:
         """The content of ``result.json``."""
         run, model, verdict, answer = self.run, self.model, self.verdict, self.answer
         searched = self.searched if isinstance(self.searched, Searched) else None
-        raced = Raced(verdict, self.searched.keys, self.held_out.excluded)
+        excluded = {name: one.reason for name, one in self.held_out.excluded.items()}
+        raced = Raced(verdict, self.searched.keys, excluded)
         scales = Scales.of(self.searched.tried, self.baselines, raced)
         front = self._front(raced, scales)
         over = {point.key or point.single: over_budget(point) for point in front if not point.feasible}
@@ -112,14 +113,14 @@ class Ended:
             cost_model=cost_model_result(searched, verdict) if searched and not skipped else None,
             wall_seconds=run.seconds,
             tuning=[tuning_result(one, searched.costs) for one in searched.tuned] if searched else [],
-            accuracy=self._accuracy(front, raced.keys),
+            accuracy=self._accuracy(front, excluded_notes(front, raced)),
             front=front,
             notes=(*model.notes, *filter(None, notes)),
             not_searched=self.searched.reason if isinstance(self.searched, NotSearched) else "",
             serving=self._serving(),
             objective=run.config.search.objective,
             speeds=self.speeds,
-            libraries=library_results(verdict, self.defaults, level, run.limits.budget, self.held_out.excluded),
+            libraries=library_results(verdict, self.defaults, level, run.limits.budget, excluded),
             changed=scales.changed,
             scales={"baselines": scales.baselines, "search": scales.search},
             call_ms=answer.call_ms,
@@ -127,7 +128,8 @@ class Ended:
         )
 
     def _front(self, raced: Raced, scales: Scales) -> tuple[FrontPoint, ...]:
-        run, bounds = self.run, {raced.keys.get(name, name): ms for name, ms in self.held_out.bounds.items()}
+        run, names = self.run, raced.keys
+        bounds = {names.get(name, name): one.error for name, one in self.held_out.excluded.items()}
         points = front_points(self.searched.tried, self.baselines, raced, run.limits, scales, further_bounds(run))
         return tuple(replace(point, held_out=finite(bounds.get(point.key or point.single))) for point in points)
 
@@ -138,7 +140,7 @@ class Ended:
         latency = latency_of(baseline.name, baseline.outcome, baseline.backend, baseline.variant).times(scale)
         return replace(latency, reason=over or latency.reason)
 
-    def _accuracy(self, front: Sequence[FrontPoint], keys: Mapping[str, str]) -> Accuracy:
+    def _accuracy(self, front: Sequence[FrontPoint], excluded: Sequence[str]) -> Accuracy:
         """The answer's errors, if errors can be determined."""
         reported, held_out, limits = reports_errors(self.model), self.held_out, self.run.limits
         point = next((point for point in front if point.answer), None)
@@ -149,7 +151,6 @@ class Ended:
             interval = (judged.low, judged.high)
         bounded = judged is not None and bool(judged.singles) and 0.0 < limits.budget < math.inf
         broken = [] if point is None or point.feasible else [BROKEN]
-        excluded = excluded_notes(front, keys, held_out.excluded)
         return Accuracy(
             metric=config.accuracy.metric,
             budget=limits.asked,
@@ -195,12 +196,12 @@ class Ended:
         return {piece.backend: piece.backend_version for piece in pieces}
 
 
-def excluded_notes(front: Sequence[FrontPoint], keys: Mapping[str, str], excluded: Mapping[str, str]) -> list[str]:
-    """Notes on what was faster than the answer and is ``excluded``, with reasons by name in the race."""
+def excluded_notes(front: Sequence[FrontPoint], raced: Raced) -> list[str]:
+    """Notes on what was faster than the answer and exceeded the budget on held-out samples."""
     whats = {point.key or point.single: point.what for point in front}
     return [
-        f"{whats.get(keys.get(name, name), 'A candidate')} was faster, but {reason}"
-        for name, reason in excluded.items()
+        f"{whats.get(raced.keys.get(name, name), 'A candidate')} was faster, but {reason}"
+        for name, reason in raced.excluded.items()
     ]
 
 

@@ -19,43 +19,43 @@ from collage_evo.genome.outcome import Outcome
 from collage_evo.graph.prepare import PreparedModel
 from collage_evo.report.progress import LineReporter
 from collage_evo.run.context import RunContext
-from collage_evo.run.stages import held_out as stage
 from collage_evo.run.stages.compile import CompiledCandidates
-from collage_evo.run.stages.held_out import CHANCES, HeldOut, hold_out
-from collage_evo.run.stages.samples import Sampled
+from collage_evo.run.stages.held_out import CHANCES, Exclusion, HeldOut, hold_out
+from collage_evo.run.stages.samples import SAMPLES, Sampled
+from collage_evo.runtime.artifact import write_artifact
+from collage_evo.runtime.manifest import EXACT, Profile
+from collage_evo.runtime.program import Program
+from tests.runtime.helpers import TARGET
 from tests.support.machine import FakeMachine, setting_of
 
 SAMPLED = Sampled(calibration=10, search=8, held_out=10, total=28, random=False)
 SINGLE = "single"
-EXACT = ("exact", SINGLE)
+IN_FLOAT32 = ("exact", SINGLE)
 LIBRARIES = ("library", SINGLE)
+PROGRAM = Program((), (), (), {})
 
 
 class Run:
     """A run of which only the last word is real; ``errors`` are those on held-out samples, the fastest first."""
 
     def __init__(
-        self,
-        patch: pytest.MonkeyPatch,
-        folder: Path,
-        errors: Mapping[str, float | Failure | Judgement],
-        spare: Sequence[str] = (),
+        self, folder: Path, errors: Mapping[str, float | Failure | Judgement], spare: Sequence[str] = ()
     ) -> None:
         self.errors, self.folder, self.spare, self.raced = errors, folder, spare, list[str]()
         self.seen: list[Mapping[str, float]] = []
-        self.artifacts = {name: Path(name) for name in errors if name not in spare and not name.startswith(LIBRARIES)}
-        (folder / "samples.npz").touch()
-        patch.setattr(stage, "held_out_samples", lambda run, model: folder / "samples.npz")
-        patch.setattr(stage, "computes_exactly", lambda artifact: artifact.name.startswith(EXACT))
-        patch.setattr(stage, "decide", self._fastest)
+        self.artifacts = {name: self._artifact(name) for name in errors if not name.startswith((*LIBRARIES, *spare))}
+        (folder / "work").mkdir(exist_ok=True)
+        (folder / "work" / "judged_last.npz").touch()
+
+    def _artifact(self, name: str) -> Path:
+        write_artifact(self.folder / name, [Profile(PROGRAM, {EXACT: name.startswith(IN_FLOAT32)})], TARGET)
+        return self.folder / name
 
     def _judge(self, name: str) -> Judgement | Failure:
         error = self.errors[name]
         return Judgement(error, 10, error, error) if isinstance(error, float) else error
 
-    def _fastest(
-        self, run: RunContext, placements: Mapping[str, Path], baselines: Sequence[Baseline], *_: Any
-    ) -> Verdict:
+    def _fastest(self, placements: Mapping[str, Path], baselines: Sequence[Baseline]) -> Verdict:
         present = {*placements, *(baseline.name for baseline in baselines)}
         name = next(name for name in self.errors if name in present)
         self.raced.append(name)
@@ -63,7 +63,7 @@ class Run:
 
     def safer(self, seen: Mapping[str, float]) -> Mapping[str, Path]:
         self.seen.append(dict(seen))
-        self.artifacts |= (spare := {name: Path(name) for name in self.spare})
+        self.artifacts |= (spare := {name: self._artifact(name) for name in self.spare})
         return spare
 
     def hold_out(self, by_metric: bool = False) -> tuple[str, HeldOut]:
@@ -71,15 +71,19 @@ class Run:
         machine = FakeMachine(lambda job: self._judge(Path(job.artifact).name), setting_of(limits=limits))
         config = parse_config({"model": {"source": "m.onnx"}}, (), "test")
         run = RunContext(config, self.folder, LineReporter(), machine, Path(), cast(Any, ()))
-        run.store.put(stage.SAMPLES, Sampled, SAMPLED)
+        run.store.put(SAMPLES, Sampled, SAMPLED)
         names = [name for name in self.errors if name.startswith(LIBRARIES)]
-        baselines = [Baseline(name, name, "default", Path(name), Outcome(9.0, error=1e-7)) for name in names]
-        verdict, held = hold_out(run, cast(PreparedModel, None), cast(CompiledCandidates, self), baselines)
+        baselines = [
+            Baseline(name, name, "default", self._artifact(name), Outcome(9.0, error=1e-7)) for name in names
+        ]
+        verdict, held = hold_out(
+            run, cast(PreparedModel, None), cast(CompiledCandidates, self), baselines, self._fastest
+        )
         return verdict.answer, held
 
 
-def test_who_keeps_the_budget_stays(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
-    run = Run(monkeypatch, tmp_path, {"low": 0.009, "exact": 1e-7, SINGLE: 1e-7})
+def test_who_keeps_the_budget_stays(tmp_path: Path) -> None:
+    run = Run(tmp_path, {"low": 0.009, "exact": 1e-7, SINGLE: 1e-7})
     answer, held = run.hold_out()
     assert (answer, run.raced, held.excluded, held.notes) == ("low", ["low"], {}, ())
     assert held.judged is not None
@@ -87,75 +91,68 @@ def test_who_keeps_the_budget_stays(monkeypatch: pytest.MonkeyPatch, tmp_path: P
 
 
 @pytest.mark.parametrize(("judged", "advice"), [(10, "give 438 in all"), (5, "this model is too slow for so many")])
-def test_too_few_held_out_samples_are_said_with_what_to_give(
-    judged: int, advice: str, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
-) -> None:
-    run = Run(monkeypatch, tmp_path, {"low": Judgement(0.0, judged, 0.0, 0.0, changed=0.0)})
+def test_too_few_held_out_samples_are_said_with_what_to_give(judged: int, advice: str, tmp_path: Path) -> None:
+    run = Run(tmp_path, {"low": Judgement(0.0, judged, 0.0, 0.0, changed=0.0)})
     (note,) = run.hold_out()[1].notes
     assert note.endswith(advice)
 
 
-def test_who_breaks_it_is_out_and_the_next_is_raced_and_said(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+def test_who_breaks_it_is_out_and_the_next_is_raced_and_said(tmp_path: Path) -> None:
     dead = Failure(Fault.CRASH, "killed by SIGSEGV")
-    answer, held = Run(monkeypatch, tmp_path, {"low": 0.02, "dead": dead, "other": 0.005, SINGLE: 1e-7}).hold_out()
+    answer, held = Run(tmp_path, {"low": 0.02, "dead": dead, "other": 0.005, SINGLE: 1e-7}).hold_out()
     assert answer == "other"
-    assert held.excluded["low"] == "its held-out error 0.02 exceeds the budget 0.01"
-    assert held.excluded["dead"] == f"it could not be judged on held-out samples: {dead}"
+    assert held.excluded["low"].reason == "its held-out error 0.02 exceeds the budget 0.01"
+    assert held.excluded["dead"].reason == f"it could not be judged on held-out samples: {dead}"
     assert held.notes == ()
 
 
-def test_who_may_well_break_it_on_other_samples_is_out_but_by_a_metric(
-    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
-) -> None:
+def test_who_may_well_break_it_on_other_samples_is_out_but_by_a_metric(tmp_path: Path) -> None:
     errors = {"low": Judgement(0.0095, 250, 0.0065, 0.0125), "other": Judgement(0.009, 24, 0.008, 0.0105)}
-    run = Run(monkeypatch, tmp_path, {**errors, SINGLE: 1e-7})
+    run = Run(tmp_path, {**errors, SINGLE: 1e-7})
     answer, held = run.hold_out()
     assert answer == "other", "over it with a chance of one in eleven"
-    assert held.excluded == {
-        "low": "its held-out error 0.0095 may exceed the budget 0.01 on other samples: up to 0.013"
-    }, "with one in three"
+    reason = "its held-out error 0.0095 may exceed the budget 0.01 on other samples: up to 0.013"
+    assert held.excluded == {"low": Exclusion(reason, 0.0125)}, "with one in three"
     assert run.hold_out(by_metric=True)[0] == "low", "right or wrong answers of 250 samples tell no more than that"
 
 
-def test_what_races_after_one_that_may_break_it_errs_less_by_what_that_may_err(
-    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
-) -> None:
+def test_what_races_after_one_that_may_break_it_errs_less_by_what_that_may_err(tmp_path: Path) -> None:
     errors = {"low": Judgement(0.0095, 250, 0.0065, 0.0125), "safer": 0.006, SINGLE: 1e-7}
-    run = Run(monkeypatch, tmp_path, errors, spare=("safer",))
+    run = Run(tmp_path, errors, spare=("safer",))
     assert run.hold_out()[0] == "safer"
     assert run.seen == [{"low": 0.0125}]
 
 
-def test_after_some_only_float32_is_asked(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+def test_after_some_only_float32_is_asked(tmp_path: Path) -> None:
     errors = {f"low{index}": 0.02 for index in range(9)}
-    run = Run(monkeypatch, tmp_path, {**errors, SINGLE: 1e-7})
+    run = Run(tmp_path, {**errors, SINGLE: 1e-7})
     assert run.hold_out()[0] == SINGLE
     assert len(run.raced) == CHANCES + 1
 
 
-def test_a_library_stays_however_many_placements_broke_it(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+def test_a_library_stays_however_many_placements_broke_it(tmp_path: Path) -> None:
     errors = {f"low{index}": 0.02 for index in range(9)}
-    run = Run(monkeypatch, tmp_path, {**errors, "library bf16": 0.02, "library f16": 0.005, SINGLE: 1e-7})
+    run = Run(tmp_path, {**errors, "library bf16": 0.02, "library f16": 0.005, SINGLE: 1e-7})
     assert run.hold_out()[0] == "library f16"
-    assert run.raced[CHANCES :] == ["library bf16", "library f16"]
+    assert run.raced[CHANCES:] == ["library bf16", "library f16"]
 
 
-def test_safer_ones_race_once_after_all_that_raced_broke_it(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+def test_safer_ones_race_once_after_all_that_raced_broke_it(tmp_path: Path) -> None:
     dead = Failure(Fault.CRASH, "killed by SIGSEGV")
-    run = Run(monkeypatch, tmp_path, {"low": 0.02, "dead": dead, "safe": 0.009, SINGLE: 1e-7}, spare=["safe"])
+    run = Run(tmp_path, {"low": 0.02, "dead": dead, "safe": 0.009, SINGLE: 1e-7}, spare=["safe"])
     assert run.hold_out()[0] == "safe"
     assert run.seen == [{"low": 0.02}]
     errors = {"low0": 0.02, "low1": 0.03, "low2": 0.02, "low3": 0.02, "safe": 0.011, "exact": 0.02, SINGLE: 1e-7}
-    run = Run(monkeypatch, tmp_path, errors, spare=["safe", "exact"])
+    run = Run(tmp_path, errors, spare=["safe", "exact"])
     assert run.hold_out()[0] == "exact"
     assert run.raced == ["low0", "low1", "low2", "safe", "exact"]
     assert len(run.seen) == 1
 
 
-def test_float32_stays_whatever_it_loses(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
-    answer, held = Run(monkeypatch, tmp_path, {"exact": 0.02, SINGLE: 1e-7}).hold_out()
+def test_float32_stays_whatever_it_loses(tmp_path: Path) -> None:
+    answer, held = Run(tmp_path, {"exact": 0.02, SINGLE: 1e-7}).hold_out()
     assert (answer, held.excluded) == ("exact", {})
     dead = Failure(Fault.RAISED, "the metric raised")
-    answer, held = Run(monkeypatch, tmp_path, {SINGLE: dead}).hold_out()
+    answer, held = Run(tmp_path, {SINGLE: dead}).hold_out()
     assert answer == SINGLE
     assert "could not be judged" in held.notes[0]

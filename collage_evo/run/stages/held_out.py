@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -22,7 +22,6 @@ from collage_evo.report.result import finite
 from collage_evo.report.stage import Stage
 from collage_evo.report.words import format_number
 from collage_evo.run.context import RunContext
-from collage_evo.run.stages.answer import decide
 from collage_evo.run.stages.compile import CompiledCandidates
 from collage_evo.run.stages.samples import SAMPLES, Sampled, held_out_samples, sizes_of
 from collage_evo.runtime.manifest import computes_exactly
@@ -47,15 +46,13 @@ class Exclusion:
 class HeldOut:
     """Errors of the answer on samples that the search never saw; None if there are none.
 
-    ``excluded``: by name in the race, why contestants that were faster are not the answer; ``bounds``: the errors
-    that these may have on other samples, where known.
+    ``excluded``: by name in the race, why contestants that were faster are not the answer.
     """
 
     judged: Judgement | None
     sampled: Sampled
-    excluded: Mapping[str, str] = field(default_factory=dict)
+    excluded: Mapping[str, Exclusion] = field(default_factory=dict)
     notes: tuple[str, ...] = ()
-    bounds: Mapping[str, float] = field(default_factory=dict)
 
     def info(self, setting: Setting) -> Mapping[str, Any]:
         """The artifact's record of the budget that it was made for, and of its measured error."""
@@ -69,8 +66,7 @@ def hold_out(
     model: PreparedModel,
     candidates: CompiledCandidates,
     baselines: Sequence[Baseline],
-    incumbent: str = "",
-    defaults: Sequence[Baseline] = (),
+    race: Callable[[Mapping[str, Path], Sequence[Baseline]], Verdict],
 ) -> tuple[Verdict, HeldOut]:
     """Race ``candidates`` and ``baselines``, and judge the winner on the held-out samples; if it exceeds the budget,
     race the others.
@@ -80,11 +76,11 @@ def hold_out(
         model: computes the expected outputs of the samples.
         candidates: more are compiled once, when only those in float32 are left.
         baselines: all measured ones.
-        incumbent: as in :func:`decide`, like ``defaults``.
+        race: gives the verdict on placements and baselines: :func:`collage_evo.run.stages.answer.decide`.
     """
     excluded: dict[str, Exclusion] = {}
     placements, asked = candidates.artifacts, False
-    verdict = decide(run, placements, baselines, incumbent, defaults)
+    verdict = race(placements, baselines)
     with run.stage(Stage.HELD_OUT):
         samples, sampled = held_out_samples(run, model), run.store.get(SAMPLES, Sampled)
     if sampled is None:
@@ -97,7 +93,8 @@ def hold_out(
         # A winner in float32 throughout stays: nothing is more exact.
         exclusion = None if computes_exactly(artifact) else _exclusion(run.limits, judgement, sampled.shared)
         if exclusion is None:
-            return verdict, _held_out(run, judgement, sampled, excluded)
+            judged = None if isinstance(judgement, Failure) else judgement
+            return verdict, HeldOut(judged, sampled, excluded, _notes(run, judgement, sampled))
         excluded[verdict.answer] = exclusion
         run.reporter.log(f"the fastest candidate is not the answer: {exclusion.reason}; the next one is compared")
         exact_only = len(excluded) >= CHANCES
@@ -109,8 +106,7 @@ def hold_out(
         if not asked and all(map(computes_exactly, placements.values())):
             errors = {name: one.error for name, one in excluded.items() if one.error is not None}
             placements, asked = {**placements, **candidates.safer(errors)}, True
-        left = [baseline for baseline in baselines if baseline.name not in excluded]
-        verdict = decide(run, placements, left, incumbent, defaults)
+        verdict = race(placements, [baseline for baseline in baselines if baseline.name not in excluded])
 
 
 def artifact_of(verdict: Verdict, candidates: CompiledCandidates, baselines: Sequence[Baseline]) -> Path:
@@ -132,19 +128,14 @@ def _exclusion(limits: Limits, judgement: Judgement | Failure, shared: bool) -> 
     return Exclusion(f"{error} may exceed {budget} on other samples: up to {high}", judgement.high)
 
 
-def _held_out(
-    run: RunContext, judgement: Judgement | Failure, sampled: Sampled, excluded: Mapping[str, Exclusion]
-) -> HeldOut:
-    reasons = {name: one.reason for name, one in excluded.items()}
-    bounds = {name: one.error for name, one in excluded.items() if one.error is not None}
+def _notes(run: RunContext, judgement: Judgement | Failure, sampled: Sampled) -> tuple[str, ...]:
+    """Notes on what the held-out samples tell of the answer."""
     if isinstance(judgement, Failure):
-        note = f"The answer could not be judged on held-out samples: {judgement}"
-        return HeldOut(None, sampled, reasons, (note,), bounds)
+        return (f"The answer could not be judged on held-out samples: {judgement}",)
 
     def advice(needed: int) -> str:
         if judgement.samples < sampled.held_out:
             return "this model is too slow for so many"
         return how_to_hold_out(needed, sizes_of(run.config.accuracy), 0 if sampled.random else sampled.total)
 
-    notes = sampling_notes(judgement, run.limits.budget, sampled.shared, advice)
-    return HeldOut(judgement, sampled, reasons, notes, bounds)
+    return sampling_notes(judgement, run.limits.budget, sampled.shared, advice)
