@@ -66,11 +66,8 @@ def decides(array: np.ndarray) -> bool:
 def usually_decides(array: np.ndarray) -> bool:
     if not has_classes(array):
         return False
-    return is_distribution(array) or (is_vector(array) and not has_unit_length(array))
-
-
-def has_unit_length(array: np.ndarray) -> bool:
-    return abs(float(np.linalg.norm(array.astype(np.float64))) - 1.0) < 1e-2
+    length = float(np.linalg.norm(array.astype(np.float64)))
+    return is_distribution(array) or (is_vector(array) and abs(length - 1.0) >= 1e-2)
 
 
 def is_embedding(array: np.ndarray) -> bool:

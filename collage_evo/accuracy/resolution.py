@@ -14,17 +14,12 @@ MOST_BY_ONE = 0.25
 """From this share of the squared error on, a single sample decides the error, and few like it were seen."""
 
 
-def resolvable_drop(changed: float, samples: int) -> float:
-    """The smallest drop that ``samples`` can distinguish from none, if this share of them is judged differently.
+def samples_needed(changed: float, drop: float) -> int:
+    """Number of samples that distinguish ``drop`` from none, if the share ``changed`` of them is judged differently.
 
     Each sample adds to the drop -1, 0 or 1, and is not 0 with probability ``changed``, so that the drop's variance is
     at most changed/samples (McNemar, Psychometrika 12, 1947).
     """
-    return ONE_SIDED * math.sqrt(changed / samples)
-
-
-def samples_needed(changed: float, drop: float) -> int:
-    """Number of samples that distinguish ``drop`` from none."""
     return math.ceil(changed * (ONE_SIDED / drop) ** 2)
 
 
@@ -60,7 +55,7 @@ def sampling_notes(
             f"{_held_out(judged, shared)} not resolve a drop of {budget:.2g}, though none of them is judged "
             f"otherwise: that takes {_with_advice(math.ceil(ONE_SIDED / budget), advice)}"
         )
-    elif judged.changed and resolvable_drop(judged.changed, judged.samples) > budget:
+    elif judged.changed and judged.samples < samples_needed(judged.changed, budget):
         notes.append(
             f"{_held_out(judged, shared)} not resolve a drop of {budget:.2g}: with {judged.changed:.1%} of "
             f"them judged otherwise that takes some {_with_advice(samples_needed(judged.changed, budget), advice)}"

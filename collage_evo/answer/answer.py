@@ -191,6 +191,7 @@ def decide(
     on_step: Callable[[str], None],
     incumbent: str = "",
     defaults: Sequence[Baseline] = (),
+    run_race: Callable[..., Race] = race,
 ) -> Verdict:
     """Race ``candidates`` and ``baselines`` until the fastest is known, or time is over.
 
@@ -202,6 +203,7 @@ def decide(
         incumbent: the one of them that was the answer before: it stays the answer unless it is beaten.
         defaults: libraries with their defaults, which all race, so that the ratios to them come from this race too;
             those that are none of ``baselines`` may not be the answer.
+        run_race: as :func:`race`.
     """
     rivals = racing_baselines(baselines, incumbent, settings.stopping.policy)
     allowed = {baseline.name for baseline in baselines}
@@ -221,7 +223,7 @@ def decide(
         return stays
 
     contestants = {**rivals, **shown, **candidates}
-    return standing(race(contestants, machine, stopping.rounds, still, {*rivals, *shown})).verdict()
+    return standing(run_race(contestants, machine, stopping.rounds, still, {*rivals, *shown})).verdict()
 
 
 def racing_baselines(

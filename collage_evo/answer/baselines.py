@@ -329,19 +329,13 @@ def feasible_baselines(
     return tuple(within or (baseline for baseline in running if baseline.exact))
 
 
-def library_defaults(baselines: Sequence[Baseline], target: TargetLike) -> tuple[Baseline, ...]:
+def near_defaults(baselines: Sequence[Baseline], target: TargetLike, far: float) -> tuple[Baseline, ...]:
     """Those of ``baselines`` that are a library as a user runs it who passes the file and sets only the number of
-    threads.
+    threads, and that take at most ``far`` times as long as the fastest: slower ones would take most of a race's time.
 
     They exclude a library whose default precision took no part, such as bfloat16 where only float32 may answer.
     """
     usual = {name: get_backend(name).like_defaults(target) for name in {baseline.backend for baseline in baselines}}
-    ran = (baseline for baseline in baselines if baseline.outcome.latency_ms is not None)
-    return tuple(b for b in ran if (variant := usual[b.backend]) is not None and variant.name == b.variant)
-
-
-def near_defaults(baselines: Sequence[Baseline], target: TargetLike, far: float) -> tuple[Baseline, ...]:
-    """Those that take at most ``far`` times as long as the fastest: slower ones would take most of a race's time."""
-    defaults = library_defaults(baselines, target)
-    fastest = min((b.outcome.latency_ms or 0.0 for b in baselines if b.outcome.latency_ms is not None), default=0.0)
-    return tuple(b for b in defaults if (b.outcome.latency_ms or 0.0) <= far * fastest)
+    ms = {baseline: baseline.outcome.latency_ms for baseline in baselines if baseline.outcome.latency_ms is not None}
+    near = (baseline for baseline in ms if ms[baseline] <= far * min(ms.values()))
+    return tuple(b for b in near if (variant := usual[b.backend]) is not None and variant.name == b.variant)

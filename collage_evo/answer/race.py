@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import itertools
 import math
 import random
@@ -9,7 +10,6 @@ import time
 from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from types import TracebackType
 
 import numpy as np
 
@@ -104,7 +104,7 @@ def expected_variance(rounds: Sequence[np.ndarray]) -> float:
 
 
 class RaceRunner:
-    """Runs contestants one at a time on the same cores. Use as a context manager: its exit ends their processes.
+    """Runs contestants one at a time on the same cores. :meth:`close` ends their processes.
 
     On one thread all are loaded in one process, and neighbouring batches are microseconds apart. On several threads,
     and after a common process failed, each contestant has its own, and also where they load for long: then each stays
@@ -127,7 +127,7 @@ class RaceRunner:
         self.failed: dict[str, Failure] = {}
         self.serving: dict[str, Serving] = {}
 
-    def check(self, checked: Collection[str] = ()) -> None:
+    def check(self, checked: Collection[str]) -> None:
         """Load each in a process of its own, and check its outputs; those that were ``checked`` before on fewer
         inputs."""
         self._processes = {name: self._fresh_process() for name in self._artifacts}
@@ -151,7 +151,7 @@ class RaceRunner:
         elif not self._apart:
             for process in self._processes.values():
                 process.close()
-            self.start_processes(self._processes)
+            self._start_processes()
 
     @property
     def _all_fit(self) -> bool:
@@ -164,10 +164,10 @@ class RaceRunner:
         widens the intervals a little."""
         return 2 * LAYOUT**2 if self._loaded_once else 0.0
 
-    def start_processes(self, names: Collection[str]) -> None:
-        """Start processes for ``names`` that have loaded nothing yet."""
+    def _start_processes(self) -> None:
+        """Replace the processes of the contestants by some that have loaded nothing yet."""
         one = self._fresh_process()
-        self._processes = {name: self._fresh_process() if self._apart else one for name in names}
+        self._processes = {name: self._fresh_process() if self._apart else one for name in self._processes}
 
     def round(self, names: Collection[str]) -> Mapping[str, tuple[SampleBatch, ...]]:
         """Load ``names`` anew, in random order and elsewhere in memory, unless they stay loaded, and run all repeats;
@@ -232,7 +232,7 @@ class RaceRunner:
         for process in {id(process): process for process in self._processes.values()}.values():
             process.close()
         self._apart = True
-        self.start_processes(self._processes)
+        self._start_processes()
 
     def _fail(self, name: str, failure: Failure) -> None:
         self.failed[name] = failure
@@ -241,12 +241,8 @@ class RaceRunner:
     def _shuffled(self, names: Collection[str]) -> list[str]:
         return self._order.sample(list(names), len(names))
 
-    def __enter__(self) -> RaceRunner:
-        return self
-
-    def __exit__(
-        self, kind: type[BaseException] | None, value: BaseException | None, trace: TracebackType | None
-    ) -> None:
+    def close(self) -> None:
+        """End the processes."""
         self.leave(list(self._processes))
 
 
@@ -270,7 +266,7 @@ def race(
     batches: dict[str, list[tuple[SampleBatch, ...]]] = {name: [] for name in artifacts}
     with (
         machine.exclusive(machine.sessions) as fresh_process,
-        RaceRunner(artifacts, machine, fresh_process, random.Random(0)) as runner,
+        contextlib.closing(RaceRunner(artifacts, machine, fresh_process, random.Random(0))) as runner,
     ):
         runner.check(checked)
         began = time.monotonic()

@@ -41,7 +41,8 @@ def measure_copies(regions: Regions, target: Target, database: CostDatabase) -> 
     """
     measured: dict[CopyJob, Measured] = {}
     for job in (CopyJob(nbytes, there, RUNS) for there in (True, False) for nbytes in SIZES):
-        key = copy_key(target, job)
+        way = "there" if job.there else "back"
+        key = target.key("copies", f"protocol{PROTOCOL}", way, f"{job.nbytes} bytes", f"runs{job.runs}")
         answer = database.get(key)
         if not isinstance(answer, Measured):
             (reply,) = regions.map([job])
@@ -56,12 +57,6 @@ def measure_copies(regions: Regions, target: Target, database: CostDatabase) -> 
         return fit_copies({nbytes: Timing(ms).median_ms for nbytes, ms in times.items()})
 
     return Copies(border(True), border(False))
-
-
-def copy_key(target: Target, job: CopyJob) -> str:
-    """Database key of a copy's cost."""
-    direction = "there" if job.there else "back"
-    return target.key("copies", f"protocol{PROTOCOL}", direction, f"{job.nbytes} bytes", f"runs{job.runs}")
 
 
 def fit_copies(ms: Mapping[int, float]) -> Border:

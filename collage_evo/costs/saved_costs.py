@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 import hashlib
-import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -42,11 +41,11 @@ class _Saved:
 
     key: str
     matches: tuple[Match, ...]
-    match_ms: tuple[float | None, ...]
+    match_ms: tuple[float, ...]
     borders: tuple[tuple[str, str, float, float], ...]
     families: tuple[tuple[str, str, str, str], ...]
     estimated: frozenset[int]
-    standalone_ms: tuple[float | None, ...]
+    standalone_ms: tuple[float, ...]
     failures: Mapping[int, Failure]
     counts: tuple[int, int, int]
     off_host: frozenset[Engine]
@@ -109,16 +108,12 @@ def read_costs(
     if any(match.nodes & ~graph.all_nodes for match in saved.matches):
         raise DamagedFile(f"{path} is not of this graph: {MADE_AGAIN}")
     cost = CostModel(
-        _finite_or_not(saved.match_ms),
+        saved.match_ms,
         {(backend, variant): Border(fixed, rate) for backend, variant, fixed, rate in saved.borders},
         saved.estimated,
         {(one, its): (other, base) for one, its, other, base in saved.families},
         saved.off_host,
         saved.copies,
     )
-    table = CostTable(_finite_or_not(saved.standalone_ms), saved.failures)
+    table = CostTable(saved.standalone_ms, saved.failures)
     return MeasuredCosts(table, SearchSpace(graph, saved.matches, cost, refusals, saved.terms), *saved.counts)
-
-
-def _finite_or_not(times: Sequence[float | None]) -> tuple[float, ...]:
-    return tuple(math.inf if ms is None else ms for ms in times)

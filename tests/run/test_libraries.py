@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Collection, Mapping
 from pathlib import Path
 
 import pytest
 
 from collage_evo.answer.answer import ITSELF, Verdict
-from collage_evo.answer.baselines import Baseline, library_defaults, near_defaults
+from collage_evo.answer.baselines import Baseline, near_defaults
 from collage_evo.answer.race import Race
 from collage_evo.answer.sequential import Ratio
 from collage_evo.backends.registry import get_backend
@@ -34,12 +35,12 @@ def usual() -> str:
 
 def test_a_library_as_it_comes_is_in_the_precision_that_it_chooses_itself() -> None:
     every = [("onnxruntime", "default"), ("onnxruntime", "nchw"), ("openvino", "default"), ("openvino", "bf16")]
-    found = library_defaults([*(baseline(*one) for one in every), baseline("ncnn")], Target())
+    found = near_defaults([*(baseline(*one) for one in every), baseline("ncnn")], Target(), math.inf)
     assert [one.name for one in found] == ["onnxruntime", engine_name("openvino", usual())]
-    in_float32 = library_defaults([baseline("openvino")], Target())
+    in_float32 = near_defaults([baseline("openvino")], Target(), math.inf)
     assert [one.variant for one in in_float32] == (["default"] if usual() == "default" else [])
     failed = Baseline("onnxruntime", "onnxruntime", "default", Path("x"), Outcome(None))
-    assert not library_defaults([failed], Target())
+    assert not near_defaults([failed], Target(), math.inf)
 
 
 def test_a_library_several_times_as_slow_as_the_fastest_does_not_race() -> None:
