@@ -113,6 +113,7 @@ def measure(
     clock: Callable[[], float] = time.perf_counter,
     behind_ms: float = float("inf"),
     warm_s: float = 0.0,
+    others_of: Callable[[], Others] = Others,
 ) -> Timing:
     """Time ``call``.
 
@@ -126,9 +127,10 @@ def measure(
         behind_ms: timing stops for a call whose first runs, at least ``RACE_RUNS``, all take longer: it lost the
             race.
         warm_s: least duration of warm-up in seconds, but not more than half of ``max_seconds``.
+        others_of: begins to count the cores' time that others take.
     """
     begin = clock()
-    others = Others()
+    others = others_of()
     times: list[float] = []
     warm, timed_ms, least_ms = 0, 0.0, math.inf
     while True:

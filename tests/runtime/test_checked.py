@@ -3,8 +3,8 @@
 import hashlib
 import os
 import shutil
-import time
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -13,17 +13,20 @@ import onnx
 import pytest
 
 import collage_evo
-from collage_evo.backends.base import Executable
-from collage_evo.backends.onnxruntime.backend import OnnxRuntimeBackend
+from collage_evo.backends.base import Executable, Target
 from collage_evo.backends.registry import get_backend
 from collage_evo.digests import remembering
 from collage_evo.errors import InputError
 from collage_evo.models.builder import Builder
-from collage_evo.runtime.artifact import Profile, write_artifact
-from collage_evo.runtime.checked import check_file
+from collage_evo.runtime.artifact import Profile, read_artifact, write_artifact
+from collage_evo.runtime.checked import check_file, load_unchanged
+from collage_evo.runtime.program import Piece, Program
+from collage_evo.runtime.runner import load_piece
 from collage_evo.runtime.session import Session
 from tests.runtime.helpers import TARGET, sums, whole
 from tests.support.mapped import folder_in_memory, replace_unseen
+
+CHANGED = "was changed since its artifact was opened: load the artifact again"
 
 
 @pytest.fixture
@@ -76,7 +79,7 @@ def test_what_a_link_led_to_when_it_was_opened_is_what_runs(artifact: Path, tmp_
 def test_a_new_model_at_the_same_path_does_not_mix_with_the_old_one(artifact: Path) -> None:
     with collage_evo.load(artifact) as session:
         deployed(artifact.parent, scale=-1)
-        with pytest.raises(InputError, match="was changed since its artifact was opened: load the artifact again"):
+        with pytest.raises(InputError, match=CHANGED):
             rows_of(session, 5)
         np.testing.assert_array_equal(rows_of(session, 2), 3)
     with collage_evo.load(artifact) as session:
@@ -87,41 +90,82 @@ def rewrite(path: Path) -> None:
     path.write_bytes(path.read_bytes().replace(b"Relu", b"Sqrt"))
 
 
-@pytest.mark.parametrize("swap", [rewrite, Path.unlink])
-def test_a_swap_between_hashing_and_loading_is_seen(
-    artifact: Path, monkeypatch: pytest.MonkeyPatch, swap: Callable[[Path], object]
+def test_a_swap_while_a_session_loads_is_seen(artifact: Path) -> None:
+    def load(piece: Piece, program: Program, target: Target) -> Executable:
+        rewrite(piece.directory / "model.onnx")
+        return load_piece(piece, program, target)
+
+    with pytest.raises(InputError, match=CHANGED):
+        Session([read_artifact(artifact).program], TARGET, load=load)
+
+
+class Loading:
+    """A library that loads the file of a piece of an artifact; ``meanwhile`` happens to it the first ``times``."""
+
+    def __init__(self, folder: Path, meanwhile: Callable[[Path], object], times: int = 1) -> None:
+        self.root, self.piece = folder / "a.collage", folder / "a.collage" / "profiles" / "0"
+        self.file, self.loads = self.piece / "model.onnx", 0
+        self._meanwhile, self._times = meanwhile, times
+        self.piece.mkdir(parents=True)
+        self.file.write_bytes(b"Relu")
+
+    def __call__(self) -> str:
+        self.loads += 1
+        if self.loads <= self._times:
+            self._meanwhile(self.file)
+        return "loaded"
+
+    def result(self) -> str:
+        return load_unchanged([replace(check_file(self.file), root=self.root)], self)
+
+
+def exchanged(level: int) -> Callable[[Path], object]:
+    """What exchanges the file's directory, or one above it, for another, and puts it back."""
+
+    def exchange(file: Path) -> None:
+        place, away = file.parents[level], file.parents[3] / "away"
+        shutil.copytree(place, file.parents[3] / "other")
+        place.rename(away)
+        (file.parents[3] / "other").rename(place)
+        shutil.rmtree(place)
+        away.rename(place)
+
+    return exchange
+
+
+def link(path: Path) -> None:
+    os.link(path, path.parents[3] / os.urandom(4).hex())
+
+
+def changed_unseen(path: Path) -> None:
+    status = path.stat()
+    rewrite(path)
+    os.utime(path, ns=(status.st_atime_ns, status.st_mtime_ns))
+
+
+@pytest.mark.parametrize(
+    ("meanwhile", "times"),
+    [(rewrite, 1), (Path.unlink, 1), (changed_unseen, 1), (link, 3), *((exchanged(level), 1) for level in range(3))],
+)
+def test_what_changes_between_hashing_and_loading_is_seen(
+    tmp_path: Path, meanwhile: Callable[[Path], object], times: int
 ) -> None:
-    load = OnnxRuntimeBackend.load
-
-    def meanwhile(self: OnnxRuntimeBackend, workdir: Path, *rest: Any) -> Executable:
-        swap(workdir / "model.onnx")
-        return load(self, workdir, *rest)  # type: ignore[return-value]
-
-    monkeypatch.setattr(OnnxRuntimeBackend, "load", meanwhile)
-    with pytest.raises(InputError, match="was changed since its artifact was opened"):
-        collage_evo.load(artifact)
+    with pytest.raises(InputError, match=CHANGED):
+        Loading(tmp_path, meanwhile, times).result()
 
 
-@pytest.mark.parametrize("level", [0, 1, 2])
-def test_a_directory_that_is_exchanged_while_it_is_loaded_and_put_back_is_seen(
-    artifact: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, level: int
-) -> None:
-    (tmp_path / "other").mkdir()
-    other, load = deployed(tmp_path / "other", scale=-1), OnnxRuntimeBackend.load
+@pytest.mark.parametrize("times", [0, 1, 2])
+def test_a_link_that_is_made_while_a_library_reads_the_file_has_it_loaded_again(tmp_path: Path, times: int) -> None:
+    loading = Loading(tmp_path, link, times)
+    assert loading.result() == "loaded"
+    assert loading.loads == times + 1
 
-    def meanwhile(self: OnnxRuntimeBackend, workdir: Path, *rest: Any) -> Executable:
-        theirs = other / workdir.relative_to(artifact)
-        ours, foreign = (p if not level else p.parents[level - 1] for p in (workdir, theirs))
-        ours.rename(tmp_path / "ours")
-        foreign.rename(ours)
-        made = load(self, workdir, *rest)
-        ours.rename(foreign)
-        (tmp_path / "ours").rename(ours)
-        return made  # type: ignore[return-value]
 
-    monkeypatch.setattr(OnnxRuntimeBackend, "load", meanwhile)
-    with pytest.raises(InputError, match="was changed since its artifact was opened"):
-        collage_evo.load(artifact)
+def test_the_processes_of_a_run_load_once_however_many_links_are_made_meanwhile(tmp_path: Path) -> None:
+    loading = Loading(tmp_path, link, times=3)
+    with remembering(tmp_path / "digests"):
+        assert loading.result() == "loaded"
+    assert loading.loads == 1
 
 
 @pytest.mark.parametrize("backend", ["onnxruntime", "openvino", "ncnn", "tvm", "torch"])
@@ -177,58 +221,6 @@ def test_files_of_the_same_content_may_be_touched_and_linked(artifact: Path) -> 
         assert rows_of(session, 5).shape == (5, 4)
 
 
-def link(path: Path) -> None:
-    os.link(path, path.with_name(os.urandom(4).hex()))
-
-
-def changed_unseen(path: Path) -> None:
-    status = path.stat()
-    rewrite(path)
-    os.utime(path, ns=(status.st_atime_ns, status.st_mtime_ns))
-
-
-def loading(monkeypatch: pytest.MonkeyPatch, happens: Callable[[Path], object], times: int) -> list[Path]:
-    """The folders that ONNX Runtime loads from now on; ``happens`` to the file of the first ones meanwhile."""
-    load, loads = OnnxRuntimeBackend.load, list[Path]()
-    monkeypatch.setattr("collage_evo.runtime.checked._directories", lambda file: [])  # the links lie in them
-
-    def meanwhile(self: OnnxRuntimeBackend, workdir: Path, *rest: Any) -> Executable:
-        loads.append(workdir)
-        made = load(self, workdir, *rest)
-        if len(loads) <= times:
-            happens(workdir / "model.onnx")
-        return made  # type: ignore[return-value]
-
-    monkeypatch.setattr(OnnxRuntimeBackend, "load", meanwhile)
-    return loads
-
-
-@pytest.mark.parametrize(
-    ("happens", "times", "refused"),
-    [(link, 1, False), (link, 2, False), (link, 3, True), (changed_unseen, 1, True)],
-)
-def test_a_link_that_is_made_while_a_library_reads_the_file_has_it_loaded_again(
-    artifact: Path, monkeypatch: pytest.MonkeyPatch, happens: Callable[[Path], object], times: int, refused: bool
-) -> None:
-    loads = loading(monkeypatch, happens, times)
-    if refused:
-        with pytest.raises(InputError, match="was changed since its artifact was opened"):
-            collage_evo.load(artifact)
-    else:
-        with collage_evo.load(artifact) as session:
-            np.testing.assert_array_equal(rows_of(session, 2), 3)
-        assert len(loads) == times + 1
-
-
-def test_the_processes_of_a_run_load_once_however_many_links_are_made_meanwhile(
-    artifact: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    loads = loading(monkeypatch, link, times=3)
-    with remembering(tmp_path / "digests"), collage_evo.load(artifact) as session:
-        np.testing.assert_array_equal(rows_of(session, 2), 3)
-    assert len(loads) == 1
-
-
 @pytest.mark.parametrize("rows", [2, 5])
 def test_what_is_written_without_a_trace_before_a_load_is_seen(artifact: Path, rows: int) -> None:
     """In a file that this process has hashed: before another session opens it, and before one loads its fall-back."""
@@ -238,7 +230,7 @@ def test_what_is_written_without_a_trace_before_a_load_is_seen(artifact: Path, r
             for file in place.rglob("model.onnx"):
                 replace_unseen(file, b"Relu", b"Sqrt")
             if rows == 5:
-                with pytest.raises(InputError, match="was changed since its artifact was opened"):
+                with pytest.raises(InputError, match=CHANGED):
                     rows_of(session, 5)
             else:
                 np.testing.assert_array_equal(rows_of(session, 2), 3)
@@ -246,10 +238,10 @@ def test_what_is_written_without_a_trace_before_a_load_is_seen(artifact: Path, r
             collage_evo.load(place)
 
 
-def test_a_large_file_is_read_at_each_check(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(time, "time_ns", lambda: 2**62)  # long after its last change
+def test_a_large_file_is_read_at_each_check() -> None:
     with folder_in_memory() as folder:
         (folder / "a").write_bytes(b"old" + bytes(2**21))
+        os.utime(folder / "a", (0, 0))  # it changed long ago
         before = check_file(folder / "a")
         replace_unseen(folder / "a", b"old", b"new")
         assert check_file(folder / "a").digest != before.digest

@@ -28,6 +28,7 @@ from collage_evo.runtime.manifest import BEST
 from collage_evo.runtime.package import PACKAGE, read_package
 from collage_evo.runtime.program import Program
 from tests.runtime.helpers import CONVNET, assert_expected, image, sums, whole
+from tests.support.models import chain
 from tests.support.packages import GREATER, HERE, LESSER, ended, package
 
 Programs = tuple[Program, Program]
@@ -239,13 +240,11 @@ def test_a_damaged_list_is_one_line(both: Path, edit: Callable[[dict[str, Any]],
     assert len(str(refused.value).splitlines()) == 1
 
 
-def test_a_package_shares_large_files_with_its_runs(
-    tmp_path: Path, programs: Programs, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr("collage_evo.runtime.artifact.LINKED_BYTES", 1)
-    packed = package(tmp_path, run := ended(tmp_path / "here", HERE, *programs))
+def test_a_package_shares_large_files_with_its_runs(tmp_path: Path) -> None:
+    program = whole(chain(1, channels=176), tmp_path / "pieces")
+    packed = package(tmp_path, run := ended(tmp_path / "here", HERE, program, program))
     for name, directory in ((HERE.kind, run / BEST), (FLOAT32, run / "baselines" / "onnxruntime.collage")):
-        (file,) = (path for path in directory.rglob("model.*") if path.is_file())
+        (file,) = (path for path in directory.rglob("*") if path.is_file() and path.stat().st_size > 2**20)
         assert file.samefile(packed / name / file.relative_to(directory))
     assert not list(tmp_path.glob(".*"))
 

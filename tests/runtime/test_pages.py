@@ -3,20 +3,19 @@
 from __future__ import annotations
 
 import mmap
-from collections.abc import Iterator
-from contextlib import contextmanager
+import re
 from pathlib import Path
 
 import numpy as np
 import pytest
 
 from collage_evo.backends.base import Executable, Target
-from collage_evo.runtime import pages, runner
-from collage_evo.runtime.pages import Span, beyond, huge_page_bytes, on_huge_pages
+from collage_evo.runtime.pages import COLLAPSED, Span, beyond, huge_page_bytes, on_huge_pages
 from collage_evo.runtime.program import Piece, Program
+from collage_evo.runtime.runner import load_piece
 from collage_evo.runtime.session import Session
 from tests.runtime.helpers import TARGET, alternating
-from tests.support.models import tiny_convnet
+from tests.support.models import chain
 
 MB = 2**20
 
@@ -36,37 +35,14 @@ def test_what_was_there_before_is_taken_away(spans: list[Span], known: list[Span
     assert list(beyond(spans, known)) == left
 
 
-def test_what_is_allocated_meanwhile_is_advised_and_nothing_else(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_what_is_allocated_meanwhile_is_advised_and_nothing_else() -> None:
     advised: list[tuple[int, int, int]] = []
-    monkeypatch.setattr(pages, "huge_page_bytes", lambda: 2 * MB)
-    monkeypatch.setattr(pages, "_madvise", lambda *told: advised.append(told))
-    if not pages._MAPPED.exists():
-        pytest.skip("Linux tells a process what it has mapped")
     before = _mapped(64 * MB)
-    with on_huge_pages():
+    with on_huge_pages(2 * MB, lambda *told: advised.append(told)):
         meanwhile = _mapped(64 * MB)
     assert _bytes_in(meanwhile, advised) >= 60 * MB
     assert _bytes_in(before, advised) == 0
     assert all(begin % (2 * MB) == nbytes % (2 * MB) == 0 for begin, nbytes, _ in advised)
-
-
-def test_all_pieces_of_a_session_are_loaded_so(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
-    seen: list[str] = []
-
-    @contextmanager
-    def noted() -> Iterator[None]:
-        seen.append("begun")
-        yield
-        seen.append("over")
-
-    def load(piece: Piece, program: Program, target: Target) -> Executable:
-        seen.append("loaded")
-        return runner.load_piece(piece, program, target)
-
-    monkeypatch.setattr(runner, "on_huge_pages", noted)
-    program = alternating(tiny_convnet(), tmp_path, ("onnxruntime", "openvino"))
-    with Session([program], TARGET, load=load):
-        assert seen == ["begun", *["loaded"] * len(program.pieces), "over"]
 
 
 def _mapped(nbytes: int) -> np.ndarray:
@@ -77,31 +53,42 @@ def _mapped(nbytes: int) -> np.ndarray:
 def _bytes_in(array: np.ndarray, advised: list[tuple[int, int, int]]) -> int:
     """How many bytes of ``array`` were put on huge pages where they had been touched."""
     begin, end = array.ctypes.data, array.ctypes.data + array.nbytes
-    return sum(max(0, min(end, at + nbytes) - max(begin, at)) for at, nbytes, advice in advised if advice == 25)
+    spans = ((at, nbytes) for at, nbytes, advice in advised if advice == COLLAPSED)
+    return sum(max(0, min(end, at + nbytes) - max(begin, at)) for at, nbytes in spans)
 
 
-def test_numbers_stay_as_they_are(monkeypatch: pytest.MonkeyPatch) -> None:
-    if not huge_page_bytes():
-        pytest.skip("this kernel gives none")
-    advised: list[tuple[int, int, int]] = []
-    really = pages._madvise
-    monkeypatch.setattr(pages, "_madvise", lambda *told: (advised.append(told), really(*told)))
-    with on_huge_pages():
-        numbers = _mapped(64 * MB).view(np.int64)
-        numbers[:] = np.arange(8 * MB)
-    assert _bytes_in(numbers, advised)
-    assert (numbers == np.arange(8 * MB)).all()
+def _flags(array: np.ndarray) -> list[str]:
+    """What the kernel was told of the memory in the middle of ``array``."""
+    middle, inside = array.ctypes.data + array.nbytes // 2, False
+    for line in Path("/proc/self/smaps").read_text().splitlines():
+        if re.match("[0-9a-f]+-[0-9a-f]+ ", line):
+            begin, end = (int(address, 16) for address in line.split()[0].split("-"))
+            inside = begin <= middle < end
+        elif inside and line.startswith("VmFlags:"):
+            return line.split()
+    raise AssertionError("it is not mapped")
+
+
+@pytest.mark.skipif(not huge_page_bytes(), reason="this kernel gives none")
+def test_what_the_pieces_of_a_session_take_is_on_huge_pages_and_stays_as_it_is(tmp_path: Path) -> None:
+    taken: list[np.ndarray] = []
+
+    def load(piece: Piece, program: Program, target: Target) -> Executable:
+        taken.append(_mapped(64 * MB).view(np.int64))
+        taken[-1][:] = np.arange(8 * MB)
+        return load_piece(piece, program, target)
+
+    with Session([alternating(chain(1), tmp_path, ("onnxruntime", "openvino"))], TARGET, load=load):
+        assert len(taken) == 2
+        for numbers in taken:
+            assert "hg" in _flags(numbers)
+            assert (numbers == np.arange(8 * MB)).all()
 
 
 @pytest.mark.parametrize("enabled", ["always madvise [never]\n", None])
-def test_nothing_is_done_where_there_are_none(
-    monkeypatch: pytest.MonkeyPatch, tmp_path: Path, enabled: str | None
-) -> None:
-    monkeypatch.setattr(pages, "_SETTINGS", tmp_path)
+def test_nothing_is_done_where_there_are_none(tmp_path: Path, enabled: str | None) -> None:
     if enabled is not None:
         (tmp_path / "enabled").write_text(enabled)
         (tmp_path / "hpage_pmd_size").write_text("2097152\n")
-    monkeypatch.setattr(pages, "huge_page_bytes", huge_page_bytes.__wrapped__)
-    monkeypatch.setattr(pages, "_anonymous", lambda: pytest.fail("nobody needs to know"))
-    with on_huge_pages():
-        pass
+    with on_huge_pages(huge_page_bytes(tmp_path), lambda *told: pytest.fail("nobody is to be told")):
+        _mapped(64 * MB)

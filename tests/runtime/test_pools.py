@@ -8,8 +8,7 @@ import pytest
 
 from collage_evo.backends.base import Target
 from collage_evo.hardware.cores import own_cores
-from collage_evo.runtime import pools
-from collage_evo.runtime.pools import settle_pools
+from collage_evo.runtime.pools import from_first_core, settle_pools
 
 SCRIPT = """
 import os, sys
@@ -30,16 +29,19 @@ with Session([program], helpers.TARGET) as session:
 """
 
 
-def test_cores_belong_to_a_process_that_was_given_just_enough(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(os, "sched_getaffinity", lambda _: {5, 3})
-    assert own_cores(2) == (3, 5)
+pytestmark = pytest.mark.skipif(len(os.sched_getaffinity(0)) < 2, reason="needs two cores")
+TWO = tuple(sorted(os.sched_getaffinity(0)))[:2]
+
+
+def test_cores_belong_to_a_process_that_was_given_just_enough() -> None:
+    os.sched_setaffinity(0, TWO)
+    assert own_cores(2) == TWO
     assert own_cores(1) == own_cores(3) == ()
 
 
-@pytest.mark.skipif(len(os.sched_getaffinity(0)) < 2, reason="needs two cores")
 @pytest.mark.parametrize("backend", ["onnxruntime", "ncnn", "tvm"])
 def test_workers_keep_off_the_callers_core(backend: str, tmp_path: os.PathLike[str]) -> None:
-    first, second, *_ = sorted(os.sched_getaffinity(0))
+    first, second = TWO
     done = subprocess.run(
         ["taskset", "-c", f"{first},{second}", sys.executable, "-c", SCRIPT, str(tmp_path), backend],
         capture_output=True, text=True, check=True,
@@ -50,16 +52,18 @@ def test_workers_keep_off_the_callers_core(backend: str, tmp_path: os.PathLike[s
     assert caller == f"[{first}, {second}]"
 
 
-@pytest.mark.parametrize(("core", "moves"), [(3, []), (5, [(3,), (3, 5)])])
+@pytest.mark.parametrize(("core", "moves"), [(TWO[0], []), (TWO[-1], [TWO[:1], TWO])])
 def test_the_caller_moves_to_its_core_only_from_another_one(
     core: int, moves: list[tuple[int, ...]], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     moved: list[tuple[int, ...]] = []
-    monkeypatch.setattr(os, "sched_getaffinity", lambda _: {3, 5})
-    monkeypatch.setattr(os, "sched_setaffinity", lambda _, cores: moved.append(tuple(cores)))
-    monkeypatch.setattr(pools, "_current_core", lambda: core)
-    for call in pools.from_first_core((), 2):
-        call()
+    os.sched_setaffinity(0, TWO)
+    calls = from_first_core((), 2)
+    os.sched_setaffinity(0, {core})
+    with monkeypatch.context() as patch:
+        patch.setattr(os, "sched_setaffinity", lambda _, cores: moved.append(tuple(cores)))
+        for call in calls:
+            call()
     assert moved == moves
 
 

@@ -13,6 +13,7 @@ import numpy as np
 import pytest
 
 from collage_evo.errors import InputError
+from collage_evo.runtime.runner import load_piece
 from collage_evo.runtime.session import Session
 from tests.runtime.helpers import CONVNET, TARGET, alternating, assert_expected, expected, image, whole
 from tests.support.models import chain, parse_graph
@@ -160,21 +161,29 @@ def test_a_tensor_whose_conversion_runs_the_session_is_converted_before(session:
 @pytest.mark.timeout(60)
 @pytest.mark.parametrize("ask", [lambda session: session.run(None, image(1)), lambda session: session.close()])
 def test_a_signal_handler_that_uses_the_session_at_work_is_told_so(
-    session: Session, monkeypatch: pytest.MonkeyPatch, ask: Callable[[Session], object]
+    cache: Path, ask: Callable[[Session], object]
 ) -> None:
-    execute, raised_inside = session._current.execute_here, []
+    raised_inside = []
 
-    def interrupted() -> None:
-        with pytest.raises(InputError, match="running in this thread already") as raised:
-            ask(session)
-        raised_inside.append(raised.value)
-        execute()
+    class Interrupted:
+        def __init__(self, *piece: Any) -> None:
+            self._honest = load_piece(*piece)
 
-    monkeypatch.setattr(session._current, "execute_here", interrupted)
-    assert_expected(session.run(None, image(0))[0], 0)
-    assert len(raised_inside) == 1
-    monkeypatch.undo()
-    assert_expected(session.run(None, image(1))[0], 1)
+        def bind(self, *buffers: Any) -> Callable[[], None]:
+            honest = self._honest.bind(*buffers)
+
+            def call() -> None:
+                with pytest.raises(InputError, match="running in this thread already") as raised:
+                    ask(session)
+                raised_inside.append(raised.value)
+                honest()
+
+            return call
+
+    with Session([whole(CONVNET, cache)], TARGET, load=Interrupted) as session:
+        for seed in range(2):
+            assert_expected(session.run(None, image(seed))[0], seed)
+    assert len(raised_inside) == 2
 
 
 @pytest.mark.timeout(60)

@@ -8,10 +8,11 @@ import threading
 import time
 from collections.abc import Callable
 from functools import partial
+from typing import Any
 
 import pytest
 
-from collage_evo.hardware import interference
+from collage_evo.hardware.interference import TICKS_PER_S, Others
 from collage_evo.runtime.timing import (
     JUDGED_S,
     LONG_RUNS,
@@ -135,52 +136,48 @@ def test_what_comes_before_each_run_comes_before_the_timed_ones_only_and_is_not_
 
 
 class Machine(Clock):
-    """A machine of one core, of which others take the ``share``, by the test's clock; this process's part is real.
+    """A machine of one core, of which others take the ``share``, by the test's clock; this process's part is real."""
 
-    It stands in for the module ``time`` and for the system's counts of how long cores were busy.
-    """
-
-    process_time, thread_time = staticmethod(time.process_time), staticmethod(time.thread_time)
-
-    def __init__(self, patch: pytest.MonkeyPatch, share: float) -> None:
+    def __init__(self, share: float) -> None:
         super().__init__()
-        self.share = share
-        patch.setattr(interference, "time", self)
-        patch.setattr(interference, "STAT", self)
-        patch.setattr(os, "sched_getaffinity", lambda _: {3})
+        self.share, self.core = share, min(os.sched_getaffinity(0))
+        os.sched_setaffinity(0, {self.core})
 
-    def monotonic(self) -> float:
-        return self.now
+    def others(self, helper_s: Callable[[], float] = lambda: 0.0) -> Others:
+        stat: Any = self
+        return Others(helper_s, stat, self)
 
     def read_text(self) -> str:
+        """The system's counts of how long cores were busy."""
         own = resource.getrusage(resource.RUSAGE_SELF)
         spent = (own.ru_utime + own.ru_stime, self.share * self.now)
-        user, stolen = (round(seconds * interference.TICKS_PER_S) for seconds in spent)
-        return f"cpu 1 2 3\ncpu3 {user} 0 0 77 88 0 0 {stolen} 0 0\ncpu30 {user} 99 0 0\nintr 5\n"
+        user, stolen = (round(seconds * TICKS_PER_S) for seconds in spent)
+        mine = f"cpu{self.core} {user} 0 0 77 88 0 0 {stolen} 0 0"
+        return f"cpu 1 2 3\n{mine}\ncpu9999 {user} 99 0 0\nintr 5\n"
 
     def measure(self, call: Callable[[], object] = lambda: None, **limits: float) -> Timing:
         settings = TimingSettings(1, 20, 0.5, 5.0)
-        return measure(lambda: (self.work(0.01), call()), settings, clock=self, **limits)
+        return measure(lambda: (self.work(0.01), call()), settings, clock=self, others_of=self.others, **limits)
 
 
-def test_what_others_take_of_the_cores_is_a_disturbance(monkeypatch: pytest.MonkeyPatch) -> None:
-    machine = Machine(monkeypatch, share=0.5)
+def test_what_others_take_of_the_cores_is_a_disturbance() -> None:
+    machine = Machine(share=0.5)
     assert machine.measure().others == pytest.approx(0.5, abs=0.05)
     # Nor is a race lost, or hope given up, by what somebody else did.
     assert machine.measure(behind_ms=1e-6).contended
     assert machine.measure(give_up_ms=1e-6).contended
-    assert not Machine(monkeypatch, share=0.05).measure().contended
+    assert not Machine(share=0.05).measure().contended
 
 
-def test_a_process_that_takes_turns_with_this_one_is_no_disturbance(monkeypatch: pytest.MonkeyPatch) -> None:
-    machine = Machine(monkeypatch, share=0.5)
-    others, besides = interference.Others(), interference.Others(lambda: 0.5 * machine.now)
+def test_a_process_that_takes_turns_with_this_one_is_no_disturbance() -> None:
+    machine = Machine(share=0.5)
+    others, besides = machine.others(), machine.others(lambda: 0.5 * machine.now)
     machine.work(1.0)
     assert others.share() == pytest.approx(0.5, abs=0.05)
     assert besides.share() == pytest.approx(0.0, abs=0.05)
 
 
-def test_threads_of_the_same_process_are_no_disturbance(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_threads_of_the_same_process_are_no_disturbance() -> None:
     def spend() -> None:
         end = time.thread_time() + 0.005
         while time.thread_time() < end:
@@ -192,7 +189,7 @@ def test_threads_of_the_same_process_are_no_disturbance(monkeypatch: pytest.Monk
         thread.join()
 
     before = time.process_time()
-    assert not Machine(monkeypatch, share=0.0).measure(in_a_thread).contended
+    assert not Machine(share=0.0).measure(in_a_thread).contended
     assert time.process_time() - before > 0.2, "as much as would be one, were it another's"
 
 
