@@ -39,11 +39,6 @@ class Fault(StrEnum):
     """No caller waits for it any more."""
 
     @property
-    def about_speed(self) -> bool:
-        """Whether slowness is its only fault."""
-        return self is Fault.FAR_BEHIND
-
-    @property
     def passing(self) -> bool:
         """Whether it may be temporary for this machine, so that other runs should try again."""
         return self in (Fault.HANG, Fault.MEMORY, Fault.WORKERS_DIED, Fault.SYSTEM, Fault.CLOSED)

@@ -6,10 +6,11 @@ import hashlib
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field, replace
 from functools import cached_property
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from collage_evo.errors import InputError, NotSearchable
 from collage_evo.genome.cost_model import CostModel, Engine, Flow, bordering, flows, predict
+from collage_evo.genome.layout import Layout
 from collage_evo.genome.outcome import Objective, Terms
 from collage_evo.graph.ir.graph import Graph, NodeSet, members
 from collage_evo.patterns.match import Match, Placement
@@ -104,6 +105,12 @@ class SearchSpace:
         return tuple(sorted({bordering(self.matches[match].engine) for match in self.usable}))
 
     @cached_property
+    def engine_of(self) -> tuple[int, ...]:
+        """For each match the index of its engine in :attr:`engines`; -1 where that has no usable match."""
+        index = {engine: position for position, engine in enumerate(self.engines)}
+        return tuple(index.get(bordering(match.engine), -1) for match in self.matches)
+
+    @cached_property
     def written(self) -> Mapping[Engine, Mapping[Arithmetic, NodeSet]]:
         """The nodes into which each of :attr:`engines` writes each precision, where nothing is rewritten: all nodes
         of a rewritten site have the precision of its heavy operators."""
@@ -123,9 +130,8 @@ class SearchSpace:
     @cached_property
     def node_engines(self) -> tuple[tuple[Engine, ...], ...]:
         """For each node the engines that can run it, sorted; as in :attr:`engines`."""
-        return tuple(
-            tuple(sorted({bordering(self.matches[m].engine) for m in options})) for options in self.candidates
-        )
+        indices = (sorted({self.engine_of[match] for match in options}) for options in self.candidates)
+        return tuple(tuple(self.engines[index] for index in each) for each in indices)
 
     @cached_property
     def before(self) -> tuple[NodeSet, ...]:
@@ -163,9 +169,9 @@ class SearchSpace:
         return []
 
     @cached_property
-    def layouts(self) -> list[Any]:
-        """The ``Layout`` of the dynamic program, once it examined the space (``cover/layout.py``)."""
-        return []
+    def layout(self) -> Layout:
+        """The part of the dynamic program's view that costs do not change."""
+        return Layout(self.graph, self.flows, self.matches, self.before)
 
     @cached_property
     def digest(self) -> str:
@@ -201,5 +207,5 @@ class SearchSpace:
         return sum(each[match] for match in matches) if each else 0.0
 
 
-_WHATEVER_IT_COSTS = ("before", "edges", "entering", "flows", "layouts")
+_WHATEVER_IT_COSTS = ("before", "edges", "entering", "flows", "layout")
 """Cached properties of a space that no cost changes."""

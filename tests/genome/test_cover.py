@@ -13,8 +13,8 @@ from collage_evo.errors import InputError
 from collage_evo.genome.cost_model import Border, Copies, CostModel
 from collage_evo.genome.cover.dynamic_program import MOST_STATES, cheapest_covers, differing_covers
 from collage_evo.genome.cover.frontier import Frontier
-from collage_evo.genome.cover.layout import narrow_order
 from collage_evo.genome.encoding import place, runnable_order
+from collage_evo.genome.layout import narrow_order
 from collage_evo.genome.space import SearchSpace
 from collage_evo.graph.ir.graph import Graph
 from collage_evo.patterns.match import Match

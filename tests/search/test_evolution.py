@@ -277,12 +277,12 @@ def test_a_child_picked_at_random_is_not_far_behind_as_far_as_is_known(space: Se
     surrogate = Surrogate(breeder.features, [], [])
     goal = Acquisition(surrogate.mean)
     pool = list(breeder.batch([], surrogate, 12))
-    fast = min(pool, key=lambda candidate: candidate.features.additive_ms)
-    behind_ms = 1.1 * space.policy.random_within * fast.features.additive_ms
-    slow = replace(fast, features=replace(fast.features, additive_ms=behind_ms))
+    fast = min(pool, key=lambda candidate: candidate.features.predicted)
+    behind_ms = 1.1 * space.policy.random_within * fast.features.predicted
+    slow = replace(fast, features=replace(fast.features, predicted=behind_ms))
     assert all(breeder._pick([fast, slow], [], goal) is fast for _ in range(20))
     assert breeder._pick([slow], [], goal) is slow
-    below = replace(fast, features=replace(fast.features, additive_ms=-1e6))
+    below = replace(fast, features=replace(fast.features, predicted=-1e6))
     assert breeder._pick([below], [], goal) is below
 
 

@@ -17,9 +17,9 @@ from collage_evo.genome.variation import random_genome
 from collage_evo.graph.ir.kinds import kinds_of
 from collage_evo.patterns.match import Placement
 from collage_evo.search.surrogate.covers import surrogate_covers
-from collage_evo.search.surrogate.features import GROUPS, FeatureMap, FeatureVector
-from collage_evo.search.surrogate.model import Surrogate, predicted_ms
-from collage_evo.search.surrogate.regression import MOST_ROWS
+from collage_evo.search.surrogate.features import GROUPS, FeatureMap
+from collage_evo.search.surrogate.model import Surrogate
+from collage_evo.search.surrogate.regression import MOST_ROWS, Vector
 from tests.support.simulated_target import NonAdditive, SimulatedEvaluator
 from tests.support.spaces import encoder_like, equal_copies, make_space, resnet_like
 
@@ -37,7 +37,7 @@ def placements(space: SearchSpace) -> list[Placement]:
 
 def relative_errors(features: FeatureMap, weights: np.ndarray, some: list[Placement], ms: list[float]) -> float:
     pairs = zip(some, ms, strict=True)
-    return float(np.mean([abs(predicted_ms(features.vector(p), weights) / m - 1) for p, m in pairs]))
+    return float(np.mean([abs(features.vector(p).corrected(weights) / m - 1) for p, m in pairs]))
 
 
 def test_what_is_rewritten_is_one_engine_with_the_plain_pieces_of_its_backend() -> None:
@@ -50,7 +50,7 @@ def test_what_is_rewritten_is_one_engine_with_the_plain_pieces_of_its_backend() 
         genome = random_genome(space, rng)
         placement = decode(genome, space)
         none = np.zeros(features.width)
-        assert predicted_ms(features.vector(placement), none) == pytest.approx(space.predict(placement))
+        assert features.vector(placement).corrected(none) == pytest.approx(space.predict(placement))
     (cover,) = surrogate_covers(features, none, genome)
     assert cover.cost_ms == pytest.approx(cheapest_covers(space).cost_ms)
     assert any(space.matches[match].rewrites for match in cover.matches)
@@ -66,7 +66,7 @@ def test_learns_what_the_additive_model_gets_wrong(space: SearchSpace, placement
     assert relative_errors(features, surrogate.mean, placements[known:], truth[known:]) < 0.3 * plain
     # Samples agree on what was measured, to about the noise; what was not is more open.
     samples = [surrogate.sample(np.random.default_rng(seed)) for seed in range(20)]
-    spread = [np.std([predicted_ms(features.vector(p), sample) for sample in samples]) for p in placements]
+    spread = [np.std([features.vector(p).corrected(sample) for sample in samples]) for p in placements]
     assert np.mean(spread[:known]) < 0.7 * np.mean(spread[known:])
     assert np.mean(spread[:known]) < 0.02 * np.mean(truth)
 
@@ -80,7 +80,7 @@ def test_a_disturbed_time_counts_less(space: SearchSpace, placements: list[Place
     taken = [1.3 * ms if index == odd else ms for index, ms in enumerate(truth)]
     marks = [index == odd for index in range(len(rows))]
     plain, believing, doubting = (
-        predicted_ms(rows[odd], Surrogate(terms, rows, some, marked).mean)
+        rows[odd].corrected(Surrogate(terms, rows, some, marked).mean)
         for some, marked in ((truth, []), (taken, []), (taken, marks))
     )
     assert abs(doubting - plain) < 0.3 * abs(believing - plain)
@@ -101,7 +101,7 @@ def test_samples_leave_more_open_where_a_time_was_disturbed(space: SearchSpace, 
     def spread(contended: bool) -> float:
         surrogate = Surrogate(terms, rows, latency, [contended] * len(rows))
         samples = [surrogate.sample(np.random.default_rng(seed)) for seed in range(20)]
-        return float(np.mean([np.std([predicted_ms(row, sample) for sample in samples]) for row in rows]))
+        return float(np.mean([np.std([row.corrected(sample) for sample in samples]) for row in rows]))
 
     assert spread(True) > 1.5 * spread(False)
 
@@ -109,7 +109,7 @@ def test_samples_leave_more_open_where_a_time_was_disturbed(space: SearchSpace, 
 def test_work_is_bounded(space: SearchSpace) -> None:
     features = FeatureMap(space)
     vector = features.vector(place(cheapest_covers(space).covers[0].matches, space))
-    slow = FeatureVector(vector.additive_ms, vector.columns, vector.values)
+    slow = Vector(vector.predicted, vector.columns, vector.values)
     vectors, latency = [vector] * MOST_ROWS + [slow] * 50, [10.0] * MOST_ROWS + [90.0] * 50
     full = Surrogate(features, vectors, latency)
     assert np.array_equal(full.mean, Surrogate(features, vectors[:MOST_ROWS], latency[:MOST_ROWS]).mean)
@@ -145,21 +145,21 @@ def test_copies_are_terms_of_their_own() -> None:
     features, rng = FeatureMap(two), random.Random(1)
     for placement in (decode(random_genome(two, rng), two) for _ in range(20)):
         vector = features.vector(placement)
-        assert vector.additive_ms == pytest.approx(two.predict(placement))
+        assert vector.predicted == pytest.approx(two.predict(placement))
         there = [features.copy_column(way) for way in (True, False)]
         moved = vector.values[np.isin(vector.columns, there)].sum()
         engines_and_borders = vector.values[np.isin(features.group_of[vector.columns], (0, 1))].sum()
         assert moved > 0
-        assert moved + engines_and_borders == pytest.approx(vector.additive_ms)
+        assert moved + engines_and_borders == pytest.approx(vector.predicted)
 
 
 def test_terms_add_up_to_the_additive_model(space: SearchSpace, placements: list[Placement]) -> None:
     features = FeatureMap(space)
     for placement in placements[:20]:
         vector = features.vector(placement)
-        assert vector.additive_ms == pytest.approx(space.predict(placement))
+        assert vector.predicted == pytest.approx(space.predict(placement))
         own = vector.values[np.isin(features.group_of[vector.columns], (0, 1))]
-        assert own.sum() == pytest.approx(vector.additive_ms)
+        assert own.sum() == pytest.approx(vector.predicted)
         assert len(set(vector.columns.tolist())) == len(vector.columns)
 
 
@@ -181,5 +181,5 @@ def test_what_one_copy_of_a_block_shows_counts_for_the_others() -> None:
     rows = [features.vector(base), features.vector(moved(first))] * 3
     surrogate = Surrogate(features, rows, [space.predict(base), 1.05 * space.predict(moved(first))] * 3)
     for node in others:
-        expected = predicted_ms(features.vector(moved(node)), surrogate.mean) - space.predict(moved(node))
+        expected = features.vector(moved(node)).corrected(surrogate.mean) - space.predict(moved(node))
         assert expected > 0.01 * space.predict(base)

@@ -22,8 +22,8 @@ import numpy as np
 from scipy.optimize import linprog
 from scipy.sparse import csr_matrix
 
-from collage_evo.genome.cover.layout import Laid
 from collage_evo.genome.cover.movement import LiveTensor
+from collage_evo.genome.layout import Laid
 from collage_evo.graph.ir.graph import NodeSet, members
 
 

@@ -12,8 +12,8 @@ from typing import TYPE_CHECKING
 
 from collage_evo.genome.cost_model import CostModel, Engine, Flow, bordering
 from collage_evo.genome.cover.bounds import Prices, solve_prices
-from collage_evo.genome.cover.layout import Laid, layout_of
 from collage_evo.genome.cover.movement import LiveTensor, Tariff
+from collage_evo.genome.layout import Laid
 from collage_evo.graph.ir.graph import NodeSet, members
 
 if TYPE_CHECKING:
@@ -36,7 +36,7 @@ class Frontier:
     """A search space renumbered for the dynamic program."""
 
     def __init__(self, space: SearchSpace, match_ms: tuple[float, ...], allowed: Iterable[int]) -> None:
-        self._layout = layout_of(space)
+        self._layout = space.layout
         self.size = len(space.graph.nodes)
         self.engines = space.engines
         self.families = [space.cost.family(engine) for engine in self.engines]
@@ -106,16 +106,15 @@ class Frontier:
         returned = [0.0] * engines * self.size
         for flow in space.flows:
             if flow.is_output:
-                for index, engine in enumerate(self.engines):
-                    leave = space.cost.crossing_ms(engine, None, flow.nbytes)
+                for index, source in enumerate(self.engines):
+                    leave = space.cost.crossing_ms(source, None, flow.nbytes)
                     leave += space.cost.copy_ms(False, flow.nbytes) if self.off_host[index] else 0.0
                     returned[rank[flow.producer] * engines + index] += leave
-        index_of = {engine: index for index, engine in enumerate(self.engines)}
         offers = []
         for match in usable:
-            laid, engine_index = self._layout.laid(match), index_of[bordering(space.matches[match].engine)]
-            cost = match_ms[match] + sum(returned[r * engines + engine_index] for r in members(laid.nodes))
-            offers.append((laid, engine_index, cost))
+            laid, engine = self._layout.laid(match), space.engine_of[match]
+            cost = match_ms[match] + sum(returned[r * engines + engine] for r in members(laid.nodes))
+            offers.append((laid, engine, cost))
         return offers
 
     def engines_reading(self, tensor: int, covered: NodeSet) -> tuple[int, int]:

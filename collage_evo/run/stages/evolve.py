@@ -13,6 +13,7 @@ from collage_evo.backends.registry import get_backend
 from collage_evo.config import Settings
 from collage_evo.fitness.machine import PlacementEvaluator, ReferenceArtifact, Rule
 from collage_evo.genome.encoding import decode
+from collage_evo.genome.failure import Fault
 from collage_evo.genome.settings import Budget, GaSettings
 from collage_evo.genome.space import SearchSpace
 from collage_evo.graph.prepare import PreparedModel
@@ -67,7 +68,8 @@ def evolve(
             space, seeds, evaluator, search.ga, budget, run.directory, fingerprint, run.reporter, tuner, start=start
         )
         best.finish()
-    failures = {str(o.failure) for o in record.outcomes.values() if o.failure and not o.failure.fault.about_speed}
+    failed = (outcome.failure for outcome in record.outcomes.values() if outcome.failure)
+    failures = {str(failure) for failure in failed if failure.fault is not Fault.FAR_BEHIND}
     run.keep_details(f"a placement that the search tried\n    {failure}" for failure in sorted(failures))
     return record
 

@@ -9,9 +9,8 @@ from itertools import product
 import numpy as np
 
 from collage_evo.genome.selection import Standing, violation
-from collage_evo.search.surrogate.features import FeatureVector
-from collage_evo.search.surrogate.model import predicted_ms
-from collage_evo.search.surrogate.terms import TermModel, TermVector
+from collage_evo.search.surrogate.regression import Vector
+from collage_evo.search.surrogate.terms import TermModel
 
 
 @dataclass(frozen=True)
@@ -34,10 +33,10 @@ class Acquisition:
     terms: tuple[Term, ...] = ()
     penalty: float = 1.0
 
-    def violation(self, features: FeatureVector, added: Sequence[TermVector]) -> Standing:
+    def violation(self, features: Vector, added: Sequence[Vector]) -> Standing:
         """Predicted violation, by which candidates are compared."""
         others = (term.model.value(row, term.weights) for term, row in zip(self.terms, added, strict=True))
-        return self.measured((predicted_ms(features, self.weights), *others))
+        return self.measured((features.corrected(self.weights), *others))
 
     def measured(self, values: Sequence[float]) -> Standing:
         """Violation of measured values."""

@@ -27,9 +27,10 @@ from collage_evo.search.evolution.acquisition import Acquisition, Term
 from collage_evo.search.evolution.origin import Origin, Way
 from collage_evo.search.evolution.state import Pending
 from collage_evo.search.surrogate.covers import surrogate_covers
-from collage_evo.search.surrogate.features import FeatureMap, FeatureVector
+from collage_evo.search.surrogate.features import FeatureMap
 from collage_evo.search.surrogate.model import Surrogate
-from collage_evo.search.surrogate.terms import TermMap, TermModel, TermVector
+from collage_evo.search.surrogate.regression import Vector
+from collage_evo.search.surrogate.terms import TermMap, TermModel
 
 CHILD_ATTEMPTS = 4
 """Children made at most, as a multiple of those needed, before a generation makes do with fewer."""
@@ -46,8 +47,8 @@ class Candidate:
     genome: Genome
     placement: Placement
     kind: Origin
-    features: FeatureVector
-    added: tuple[TermVector, ...] = ()
+    features: Vector
+    added: tuple[Vector, ...] = ()
     """One model for each objective in addition to latency."""
 
 

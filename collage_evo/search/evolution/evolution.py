@@ -26,9 +26,10 @@ from collage_evo.patterns.match import Placement
 from collage_evo.search.evolution.breeding import Breeder, Candidate
 from collage_evo.search.evolution.origin import Origin
 from collage_evo.search.evolution.state import Evaluated, Pending, SearchState, new_state
-from collage_evo.search.surrogate.features import FeatureMap, FeatureVector
+from collage_evo.search.surrogate.features import FeatureMap
 from collage_evo.search.surrogate.model import Surrogate
-from collage_evo.search.surrogate.terms import TermMap, TermModel, TermVector
+from collage_evo.search.surrogate.regression import Vector
+from collage_evo.search.surrogate.terms import TermMap, TermModel
 
 
 class Evolution:
@@ -54,9 +55,9 @@ class Evolution:
         self.clock = clock
         self.seeds = seeds if settings.seeded else ()
         self._features = FeatureMap(space)
-        self._vectors: dict[str, FeatureVector] = {}
+        self._vectors: dict[str, Vector] = {}
         self._terms = cache(partial(TermMap, space))
-        self._term_vectors: dict[tuple[Objective, str], TermVector] = {}
+        self._term_vectors: dict[tuple[Objective, str], Vector] = {}
         self.statistics = tools.Statistics(lambda individual: individual.fitness.values[0])
         for name, function in (("min", np.min), ("median", np.median), ("max", np.max)):
             self.statistics.register(name, function)
@@ -112,7 +113,7 @@ class Evolution:
                 candidate.kind,
                 state.generation,
                 len(evaluated) + 1,
-                candidate.features.additive_ms,
+                candidate.features.predicted,
             )
         measured = replace(state, evaluated=evaluated)
         fresh = [key for key in list(evaluated)[len(state.evaluated) :] if evaluated[key].outcome.ok]
@@ -151,7 +152,7 @@ class Evolution:
 
     def _learned(self, state: SearchState, term: TermMap) -> TermModel:
         """Models of the objectives in addition to latency, fitted to measurements."""
-        rows: list[TermVector] = []
+        rows: list[Vector] = []
         values: list[float] = []
         for key in state.latency_ms:
             evaluated, place = state.evaluated[key], (term.objective, key)
@@ -163,7 +164,7 @@ class Evolution:
             values += evaluated.outcome.objectives([term.objective])
         return TermModel(term, rows, values)
 
-    def _vector(self, key: str, genome: Genome) -> FeatureVector:
+    def _vector(self, key: str, genome: Genome) -> Vector:
         if key not in self._vectors:
             self._vectors[key] = self._features.vector(decode(genome, self.space))
         return self._vectors[key]

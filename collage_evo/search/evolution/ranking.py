@@ -13,7 +13,7 @@ from collage_evo.genome.space import SearchSpace
 from collage_evo.patterns.match import Placement
 from collage_evo.search.evolution.state import SearchState
 from collage_evo.search.surrogate.features import FeatureMap
-from collage_evo.search.surrogate.model import Surrogate, predicted_ms
+from collage_evo.search.surrogate.model import Surrogate
 
 
 def ranked(state: SearchState, space: SearchSpace) -> tuple[Placement, ...]:
@@ -26,7 +26,7 @@ def ranked(state: SearchState, space: SearchSpace) -> tuple[Placement, ...]:
     vectors = {key: features.vector(placement) for key, placement in placements.items()}
     weights = Surrogate(features, list(vectors.values()), list(latency.values()), state.contended).mean
     within_bounds = [key for key in latency if state.keeps_bounds(key)]
-    by_model = sorted(within_bounds, key=lambda key: predicted_ms(vectors[key], weights))
+    by_model = sorted(within_bounds, key=lambda key: vectors[key].corrected(weights))
     # A front has only one of those within the budget that are nearly as fast: there all of them take turns.
     by_time = sorted(within_bounds, key=latency.__getitem__) if state.bounds else state.hall
     # The shortest of many noisy times is the luckiest. The surrogate weighs each time against those of similar

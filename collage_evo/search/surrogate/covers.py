@@ -7,7 +7,7 @@ from dataclasses import replace
 import numpy as np
 
 from collage_evo.errors import InputError
-from collage_evo.genome.cost_model import Border, Copies, bordering
+from collage_evo.genome.cost_model import Border, Copies
 from collage_evo.genome.cover.dynamic_program import Cover, cheapest_covers
 from collage_evo.genome.genome import Genome
 from collage_evo.graph.ir.graph import members
@@ -26,12 +26,10 @@ def surrogate_covers(
     edges as if its neighbours stayed on the engines they have in ``incumbent``.
     """
     space = features.space
-    index = {engine: position for position, engine in enumerate(space.engines)}
     start = features.starts
     borders = {
-        engine: _scaled(border, weights[start["border"] + index[engine]])
-        for engine, border in space.cost.borders.items()
-        if engine in index
+        engine: _scaled(space.cost.borders[engine], weights[start["border"] + position])
+        for position, engine in enumerate(space.engines)
     }
     copies = space.cost.copies
     if space.cost.off_host:
@@ -41,14 +39,11 @@ def surrogate_covers(
     edges = _edge_charges(features, weights, incumbent)
     costs = list(space.cost.match_ms)
     for match in space.usable:
-        candidate = space.matches[match]
-        engine = index[bordering(candidate.engine)]
+        engine = space.engine_of[match]
         factor = 1 + weights[start["engine"] + engine]
         share = space.ms_per_node(match)
-        extra = sum(
-            share * nodes[node, engine] + edges[node, engine]
-            for node in members(candidate.nodes)
-        )
+        covered = members(space.matches[match].nodes)
+        extra = sum(share * nodes[node, engine] + edges[node, engine] for node in covered)
         costs[match] = max(LEAST_CORRECTED * costs[match], costs[match] * factor + extra)
         if price is not None:
             costs[match] += float(price[match])
@@ -60,19 +55,14 @@ def surrogate_covers(
 
 
 def _scaled(border: Border, weight: float) -> Border:
-    factor = max(LEAST_CORRECTED, 1 + weight)
-    return Border(border.fixed_ms * factor, border.ms_per_mb * factor)
+    return border.scaled(max(LEAST_CORRECTED, 1 + weight))
 
 
 def _edge_charges(features: FeatureMap, weights: np.ndarray, incumbent: Genome) -> np.ndarray:
     """For each node and engine the cost of its edges if its neighbours stay (ms)."""
     space = features.space
     engines = len(space.engines)
-    index = {engine: position for position, engine in enumerate(space.engines)}
-    now = [
-        index[bordering(space.matches[space.candidates[node][gene]].engine)]
-        for node, gene in enumerate(incumbent.choices)
-    ]
+    now = [space.engine_of[space.candidates[node][gene]] for node, gene in enumerate(incumbent.choices)]
     charges = np.zeros((len(now), engines))
     by_edge = features.edge_weights(weights)
     for edge, (i, j) in enumerate(space.edges):

@@ -8,7 +8,6 @@ from __future__ import annotations
 import math
 from collections import Counter
 from collections.abc import Hashable, Sequence
-from dataclasses import dataclass
 from itertools import combinations
 
 import numpy as np
@@ -18,18 +17,10 @@ from collage_evo.genome.space import SearchSpace
 from collage_evo.graph.ir.graph import members
 from collage_evo.graph.ir.kinds import kinds_of
 from collage_evo.patterns.match import Placement
+from collage_evo.search.surrogate.regression import Vector
 
 GROUPS = ("engine", "border", "region", "size", "kind", "node", "kind edge", "edge", "backends", "copy")
 """Kinds of features, in the order of their columns; each kind has its own prior."""
-
-
-@dataclass(frozen=True)
-class FeatureVector:
-    """One placement: its additive prediction in ms, and the columns and values (ms) of its features."""
-
-    additive_ms: float
-    columns: np.ndarray
-    values: np.ndarray
 
 
 class FeatureMap:
@@ -86,7 +77,7 @@ class FeatureMap:
         """Column of copies to the accelerator, or of those back; there are none where all engines are on the host."""
         return int(self.starts["copy"]) + (0 if there else 1)
 
-    def vector(self, placement: Placement) -> FeatureVector:
+    def vector(self, placement: Placement) -> Vector:
         """The features of ``placement``."""
         space, engines = self.space, len(self._engine)
         by_engine = np.zeros((4, engines))
@@ -94,17 +85,16 @@ class FeatureMap:
         engine_of = np.zeros(len(space.graph.nodes), dtype=int)
         share = np.zeros(len(space.graph.nodes))
         for position, region in enumerate(placement.regions):
-            inner = dict.fromkeys(sorted({bordering(space.matches[m].engine) for m in region.matches}), 0.0)
+            inner = dict.fromkeys(sorted({space.engine_of[match] for match in region.matches}), 0.0)
             for match in region.matches:
-                candidate = space.matches[match]
-                engine = bordering(candidate.engine)
+                engine = space.engine_of[match]
                 inner[engine] += space.cost.match_ms[match]
-                for node in members(candidate.nodes):
-                    owner[node], engine_of[node] = position, self._engine[engine]
+                for node in members(space.matches[match].nodes):
+                    owner[node], engine_of[node] = position, engine
                     share[node] = space.ms_per_node(match)
             for engine, ms in inner.items():
-                by_engine[0, self._engine[engine]] += ms
-                by_engine[3, self._engine[engine]] += ms * math.log2(region.nodes.bit_count())
+                by_engine[0, engine] += ms
+                by_engine[3, engine] += ms * math.log2(region.nodes.bit_count())
             by_engine[2, self._engine[bordering(region.engine)]] += self.cheapest_ms.mean()
         for crossing in crossings(space.flows, placement):
             for side in (crossing.source, crossing.target):
@@ -134,7 +124,7 @@ class FeatureMap:
         whole = np.full(len(pairs), additive)
         amounts = (spent, share, entered_by_kind, entered)
         values = np.concatenate([by_engine.ravel(), *amounts, whole, copies])
-        return FeatureVector(additive, columns, values)
+        return Vector(additive, columns, values)
 
 
 def _repeated(kinds: Sequence[Hashable]) -> tuple[np.ndarray, int]:

@@ -11,8 +11,8 @@ from collections.abc import Sequence
 import numpy as np
 
 from collage_evo.runtime.timing import CONTENDED
-from collage_evo.search.surrogate.features import GROUPS, FeatureMap, FeatureVector
-from collage_evo.search.surrogate.regression import MOST_ROWS, Regression, table
+from collage_evo.search.surrogate.features import GROUPS, FeatureMap
+from collage_evo.search.surrogate.regression import MOST_ROWS, Regression, Vector, table
 
 PRIOR = dict(zip(GROUPS, (0.15, 0.3, 0.1, 0.02, 0.2, 0.2, 0.2, 0.2, 0.02, 0.3), strict=True))
 """Prior standard deviation of each kind's weights."""
@@ -35,7 +35,7 @@ class Surrogate(Regression):
     def __init__(
         self,
         features: FeatureMap,
-        rows: Sequence[FeatureVector],
+        rows: Sequence[Vector],
         latency_ms: Sequence[float],
         contended: Sequence[bool] = (),
     ) -> None:
@@ -43,12 +43,7 @@ class Surrogate(Regression):
         used = [rows[index] for index in fastest]
         # Relative errors count, so that slow placements do not outweigh the fast ones that matter.
         latency = np.array([latency_ms[index] for index in fastest])
-        gap = 1.0 - np.array([row.additive_ms for row in used]) / latency
+        gap = 1.0 - np.array([row.predicted for row in used]) / latency
         astray = np.array([ASTRAY if contended and contended[index] else 0.0 for index in fastest])
         prior = np.array([*PRIOR.values(), NOISE])
         super().__init__(table(used, latency, features.width), gap, features.group_of, prior, astray)
-
-
-def predicted_ms(row: FeatureVector, weights: np.ndarray) -> float:
-    """Latency of a placement in ms under ``weights``."""
-    return float(row.additive_ms + row.values @ weights[row.columns])

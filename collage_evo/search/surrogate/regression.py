@@ -7,7 +7,7 @@ The error scale of each kind of feature, and the noise, are chosen by marginal l
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
-from typing import Protocol
+from dataclasses import dataclass
 
 import numpy as np
 from scipy.linalg import cho_factor, cho_solve
@@ -21,16 +21,20 @@ LEAST_CORRECTED = 0.05
 """Minimum of a corrected value as a share of the prediction: the dynamic program needs costs of zero or more."""
 
 
-class Sparse(Protocol):
-    """A sparse vector: the columns of its nonzero values, and these values."""
+@dataclass(frozen=True)
+class Vector:
+    """One placement: what the simple model predicts, and columns and values of the features that correct it."""
 
-    @property
-    def columns(self) -> np.ndarray: ...
-    @property
-    def values(self) -> np.ndarray: ...
+    predicted: float
+    columns: np.ndarray
+    values: np.ndarray
+
+    def corrected(self, weights: np.ndarray) -> float:
+        """The prediction under ``weights`` of the features."""
+        return float(self.predicted + self.values @ weights[self.columns])
 
 
-def table(rows: Sequence[Sparse], totals: Iterable[float], width: int) -> csr_array:
+def table(rows: Sequence[Vector], totals: Iterable[float], width: int) -> csr_array:
     """``rows``, each as shares of its whole."""
     none = np.zeros(0)
     columns = np.concatenate([none.astype(int), *(row.columns for row in rows)])

@@ -11,7 +11,7 @@ import numpy as np
 from collage_evo.genome.outcome import Outcome
 from collage_evo.patterns.match import Placement
 from collage_evo.search.surrogate.features import FeatureMap
-from collage_evo.search.surrogate.model import Surrogate, predicted_ms
+from collage_evo.search.surrogate.model import Surrogate
 
 LEAST = 0.3
 """Minimum latency of a placement as a share of the additive model's, for any draw of the weights."""
@@ -32,7 +32,7 @@ class LearnedTarget:
     def latency_ms(self, placement: Placement) -> float:
         """Latency in ms."""
         vector = self.features.vector(placement)
-        return max(predicted_ms(vector, self.weights), LEAST * vector.additive_ms)
+        return max(vector.corrected(self.weights), LEAST * vector.predicted)
 
     def evaluate(self, placements: Iterable[Placement], until: float = math.inf) -> list[Outcome]:
         """One outcome a placement, in order."""

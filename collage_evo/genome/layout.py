@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
 
+from collage_evo.genome.cost_model import Flow
 from collage_evo.graph.ir.graph import Graph, NodeSet, members
-
-if TYPE_CHECKING:
-    from collage_evo.genome.space import SearchSpace
+from collage_evo.patterns.match import Match
 
 BYTE = 8
 
@@ -30,12 +29,13 @@ class Layout:
     """Nodes by their rank in the program's order, and tensors with readers by their place among the flows.
 
     ``reads`` and ``makes`` contain for each rank the tensors that it reads and makes; ``readers`` those of each
-    tensor.
+    tensor. ``before``: for each match all nodes that must have run before it.
     """
 
-    def __init__(self, space: SearchSpace) -> None:
-        graph = space.graph
-        self._space = space
+    def __init__(
+        self, graph: Graph, flows: Sequence[Flow], matches: Sequence[Match], before: Sequence[NodeSet]
+    ) -> None:
+        self._matches, self._before = matches, before
         self.order = narrow_order(graph)
         self.rank = [0] * len(graph.nodes)
         for rank, node in enumerate(self.order):
@@ -44,7 +44,7 @@ class Layout:
         self._laid: dict[int, Laid] = {}
         self.reads: list[list[int]] = [[] for _ in graph.nodes]
         self.makes: list[list[int]] = [[] for _ in graph.nodes]
-        self.flows = [flow for flow in space.flows if flow.consumers]
+        self.flows = [flow for flow in flows if flow.consumers]
         self.readers = [self.renumber(flow.consumers) for flow in self.flows]
         for index, flow in enumerate(self.flows):
             if flow.producer >= 0:
@@ -64,25 +64,17 @@ class Layout:
         return result
 
     def laid(self, match: int) -> Laid:
-        """A match of the space, computed once."""
+        """A match, computed once."""
         if match not in self._laid:
-            nodes = self.renumber(self._space.matches[match].nodes)
+            nodes = self.renumber(self._matches[match].nodes)
             ranks = list(members(nodes))
             made_inside = {tensor for rank in ranks for tensor in self.makes[rank]}
             reads = tuple((t, rank) for rank in ranks for t in self.reads[rank] if t not in made_inside)
             makes = tuple((t, r) for t in sorted(made_inside) for r in members(self.readers[t] & ~nodes))
             entering, leaving = (tuple(sorted({t for t, _ in pairs})) for pairs in (reads, makes))
-            before = self.renumber(self._space.before[match])
+            before = self.renumber(self._before[match])
             self._laid[match] = Laid(nodes, before, reads, makes, entering, leaving)
         return self._laid[match]
-
-
-def layout_of(space: SearchSpace) -> Layout:
-    """The layout of ``space`` and of all spaces that differ from it only in costs."""
-    if not space.layouts:
-        space.layouts.append(Layout(space))
-    layout: Layout = space.layouts[0]
-    return layout
 
 
 def narrow_order(graph: Graph) -> list[int]:
