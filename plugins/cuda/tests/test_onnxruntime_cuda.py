@@ -21,7 +21,6 @@ from collage_evo_cuda import onnxruntime as cuda
 from collage_evo_cuda.cuda import Device
 from collage_evo_cuda.device import DeviceExecutable
 from collage_evo_cuda.libraries.onnxruntime import OnnxRuntime
-from collage_evo_cuda.open import open_device
 from stand_in import FakeCuda
 
 BACKEND = OnnxRuntime()
@@ -90,12 +89,6 @@ def library(monkeypatch: pytest.MonkeyPatch) -> Iterator[SimpleNamespace]:
     cuda.available_providers.cache_clear()
     yield module
     cuda.available_providers.cache_clear()
-
-
-@pytest.fixture
-def device(fake_cuda: FakeCuda) -> Iterator[Device]:
-    with fake_cuda.used():
-        yield open_device("cuda")
 
 
 @pytest.mark.parametrize(("variant", "tf32"), [("cuda", "0"), ("cuda-tf32", "1")])

@@ -9,19 +9,23 @@ from pathlib import Path
 import pytest
 
 from collage_evo.backends.base import BuildFailure, Target
-from collage_evo.errors import UnavailableError
 from collage_evo.testing.cases import CASES
-from collage_evo_cuda import requirements as gpu_requirements
 from collage_evo_cuda.libraries.torch import Torch
 from collage_evo_cuda.torch_cuda import requirements as cuda
+from stand_in import FakeCuda
 
 torch = pytest.importorskip("torch")
+
+ARCHITECTURES = ["sm_75", "sm_80", "sm_90a", "compute_120"]
 
 
 @pytest.fixture
 def build_of_torch(monkeypatch: pytest.MonkeyPatch) -> Iterator[pytest.MonkeyPatch]:
-    """What is asked of PyTorch and of the GPU may be set, and is forgotten."""
+    """A build for CUDA, with code for some GPUs; what a test sets is forgotten."""
     cuda._without_gpu.cache_clear()
+    monkeypatch.setattr(cuda, "built_for", lambda: "13.0")
+    monkeypatch.setattr(torch.cuda, "is_available", lambda: True)
+    monkeypatch.setattr(torch.cuda, "get_arch_list", lambda: ARCHITECTURES)
     yield monkeypatch
     monkeypatch.undo()
     cuda._without_gpu.cache_clear()
@@ -45,25 +49,25 @@ def test_what_torch_was_built_for_is_what_torch_says() -> None:
     assert cuda.built_for() == (torch.version.cuda or "")
 
 
-def test_a_machine_without_a_gpu_is_declined(build_of_torch: pytest.MonkeyPatch) -> None:
-    def gpu_capability() -> tuple[int, int]:
-        raise UnavailableError("the NVIDIA driver finds no device")
-
-    build_of_torch.setattr(cuda, "built_for", lambda: "13.0")
-    build_of_torch.setattr(gpu_requirements, "gpu_capability", gpu_capability)
-    assert declined() == "no CUDA device here: the NVIDIA driver finds no device"
+@pytest.mark.usefixtures("build_of_torch")
+def test_a_machine_without_a_gpu_is_declined(fake_cuda: FakeCuda) -> None:
+    with fake_cuda.used(cuda_devices=0):
+        assert declined() == "no CUDA device here: the NVIDIA driver finds no device"
 
 
-def test_a_gpu_that_the_build_has_no_code_for_is_declined(build_of_torch: pytest.MonkeyPatch) -> None:
-    build_of_torch.setattr(cuda, "built_for", lambda: "13.0")
-    for module in (gpu_requirements, cuda):
-        build_of_torch.setattr(module, "gpu_capability", lambda: (7, 0))
-    build_of_torch.setattr(torch.cuda, "is_available", lambda: True)
-    build_of_torch.setattr(torch.cuda, "get_arch_list", lambda: ["sm_75", "sm_80", "sm_90a", "compute_120"])
-    assert "no code for compute capability 7.0 (it has sm_75, sm_80, sm_90a, compute_120)" in declined()
-    build_of_torch.setattr(torch.cuda, "is_available", lambda: False)
-    cuda._without_gpu.cache_clear()
-    assert "its driver may be too old" in declined()
+@pytest.mark.parametrize(
+    ("available", "reason"),
+    [
+        (True, "no code for compute capability 7.0 (it has sm_75, sm_80, sm_90a, compute_120)"),
+        (False, "its driver may be too old"),
+    ],
+)
+def test_a_gpu_that_the_build_does_not_serve_is_declined(
+    build_of_torch: pytest.MonkeyPatch, fake_cuda: FakeCuda, available: bool, reason: str
+) -> None:
+    build_of_torch.setattr(torch.cuda, "is_available", lambda: available)
+    with fake_cuda.used(cuda_capability="7.0"):
+        assert reason in declined()
 
 
 @pytest.mark.parametrize(
@@ -71,14 +75,13 @@ def test_a_gpu_that_the_build_has_no_code_for_is_declined(build_of_torch: pytest
     [((7, 0), False), ((7, 5), True), ((8, 9), True), ((9, 0), False), ((12, 0), True), ((12, 1), True)],
 )
 def test_binaries_serve_their_generation_and_ptx_all_later_ones(capability: tuple[int, int], served: bool) -> None:
-    architectures = ["sm_75", "sm_80", "sm_90a", "compute_120"]
-    assert (cuda.without_code(architectures, capability, "13.0") == "") is served
+    assert (cuda.without_code(ARCHITECTURES, capability, "13.0") == "") is served
 
 
-def test_arithmetic_without_matrix_instructions_is_declined(build_of_torch: pytest.MonkeyPatch) -> None:
-    build_of_torch.setattr(cuda, "_without_gpu", lambda: "")
-    build_of_torch.setattr(gpu_requirements, "gpu_capability", lambda: (7, 5))
-    names = [variant.name for variant in Torch.variants if declined(variant.name)]
+@pytest.mark.usefixtures("build_of_torch")
+def test_arithmetic_without_matrix_instructions_is_declined(fake_cuda: FakeCuda) -> None:
+    with fake_cuda.used(cuda_capability="7.5"):
+        names = [variant.name for variant in Torch.variants if declined(variant.name)]
     assert names == ["cuda-eager-tf32", "cuda-eager-bf16", "cuda-aoti-tf32", "cuda-aoti-bf16"]
 
 

@@ -32,13 +32,12 @@ from collage_evo.patterns.match import Region
 from collage_evo.runtime.session import Session
 from collage_evo.testing.cases import CASES
 from collage_evo.testing.conformance import ROUNDOFFS, Effort, check_backend
-from collage_evo_cuda.device import DeviceArray, DeviceExecutable
-from collage_evo_cuda.dlpack import CPU
+from collage_evo_cuda.device import DeviceExecutable
 from collage_evo_cuda.libraries.torch import Torch
 from collage_evo_cuda.open import open_device
 from collage_evo_cuda.torch.fusions import FUSIONS, steps
 from collage_evo_cuda.torch_cuda.backend import TorchCudaBackend
-from device_helpers import CUDA, DEVICE, HOST, Engine, placed
+from device_helpers import CUDA, DEVICE, HOST, Engine, hosted, placed
 from stand_in import FakeCuda, host_view
 from stand_in.backend import FakeGpuBackend
 from tests.support.models import tiny_convnet
@@ -69,11 +68,6 @@ class EagerOnHost(OnHost):
         return tuple(variant for variant in self.variants if variant in offered)
 
 
-def on_device(array: np.ndarray) -> DeviceArray:
-    """What a device gives whose memory is the host's."""
-    return DeviceArray(array.ctypes.data, array.shape, str(array.dtype), (CPU, 0), 0, array)
-
-
 def loaded(model: onnx.ModelProto, variant: Variant, folder: Path) -> DeviceExecutable:
     backend, graph = OnHost(), build_graph(model)
     built = backend.build(model, Target(), variant, folder)
@@ -89,7 +83,7 @@ def runs(model: onnx.ModelProto, variant: Variant, folder: Path) -> tuple[list[n
     graph, executable = build_graph(model), loaded(model, variant, folder)
     given = {name: np.array(value) for name, value in random_inputs(graph, 0).items()}
     made = [np.zeros(graph.tensors[name].shape, graph.tensors[name].dtype) for name in graph.outputs]
-    call = executable.bind([on_device(given[name]) for name in graph.inputs], [on_device(array) for array in made])
+    call = executable.bind([hosted(given[name]) for name in graph.inputs], [hosted(array) for array in made])
     assert not executable.capturable
     call()
     for name, value in random_inputs(graph, 1).items():

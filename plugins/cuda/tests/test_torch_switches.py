@@ -12,16 +12,12 @@ import pytest
 
 from collage_evo.backends.variants import Arithmetic
 from collage_evo_cuda.device import DeviceArray
-from collage_evo_cuda.dlpack import CPU, CUDA
+from collage_evo_cuda.dlpack import CUDA
 from collage_evo_cuda.torch_cuda.loaded import LoadedOnDevice
 from collage_evo_cuda.torch_cuda.switches import computing_in
+from device_helpers import hosted
 
 torch = pytest.importorskip("torch")
-
-
-def on_device(array: np.ndarray) -> DeviceArray:
-    """What a device gives whose memory is the host's."""
-    return DeviceArray(array.ctypes.data, array.shape, str(array.dtype), (CPU, 0), 0, array)
 
 
 def switches() -> dict[str, Any]:
@@ -64,7 +60,7 @@ def test_tf32_is_on_in_calls_of_its_own_variants_alone(arithmetic: Arithmetic) -
 
     x, y = np.zeros(3, np.float32), np.zeros(3, np.float32)
     before = switches()
-    call = LoadedOnDevice(lambda place: program, arithmetic).bind([on_device(x)], [on_device(y)])
+    call = LoadedOnDevice(lambda place: program, arithmetic).bind([hosted(x)], [hosted(y)])
     call()
     assert switches() == before
     in_bind, in_call = seen
@@ -85,7 +81,7 @@ def test_switches_are_as_they_were_after_a_call_that_fails() -> None:
 
     x, y = np.zeros(3, np.float32), np.zeros(3, np.float32)
     before = switches()
-    call = LoadedOnDevice(lambda place: program, Arithmetic.TF32).bind([on_device(x)], [on_device(y)])
+    call = LoadedOnDevice(lambda place: program, Arithmetic.TF32).bind([hosted(x)], [hosted(y)])
     x[...] = 1
     with pytest.raises(RuntimeError, match="not today"):
         call()

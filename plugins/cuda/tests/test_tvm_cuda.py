@@ -17,7 +17,6 @@ from collage_evo.backends.tvm.records import RECORDS, freeze_best
 from collage_evo.codec import from_json, to_json
 from collage_evo.errors import InputError
 from collage_evo.testing.cases import CASES
-from collage_evo_cuda import requirements as gpu_requirements
 from collage_evo_cuda.libraries.tvm import Tvm
 from collage_evo_cuda.tvm import compiler, schedule
 from collage_evo_cuda.tvm.build import FILES, generate, kernel_source
@@ -26,6 +25,7 @@ from collage_evo_cuda.tvm.schedule import default_schedule, thread_for_each_sum
 from collage_evo_cuda.tvm.target import WEIGHTS, capability_of, gpu_target
 from cuda_kernels import build_libraries
 from cuda_kernels.run_cases import STREAM
+from stand_in import FakeCuda
 from tests.backends.test_tvm_tune import write_records
 
 ROUNDING = 1e-5
@@ -158,14 +158,16 @@ def test_without_a_compiler_the_reason_says_what_to_install(tmp_path: Path, monk
     assert "nvidia-cuda-nvrtc" in built.reason
 
 
-def test_a_capability_that_the_compiler_has_dropped_is_declined(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_capability_that_the_compiler_has_dropped_is_declined(
+    monkeypatch: pytest.MonkeyPatch, fake_cuda: FakeCuda
+) -> None:
     monkeypatch.setattr(compiler, "find_compiler", lambda: compiler.Nvcc(Path("nvcc")))
     monkeypatch.setattr(compiler, "find_runtime", lambda: Path("libcudart.so.13"))
     monkeypatch.setattr(compiler, "oldest_served", lambda: (7, 5))
-    monkeypatch.setattr(gpu_requirements, "gpu_capability", lambda: (7, 0))
-    assert "7.0" in compiler.unusable()
-    monkeypatch.setattr(gpu_requirements, "gpu_capability", lambda: (9, 0))
-    assert compiler.unusable() == ""
+    with fake_cuda.used(cuda_capability="7.0"):
+        assert "needs compute capability 7.5, this GPU has 7.0" in compiler.unusable()
+    with fake_cuda.used(cuda_capability="9.0"):
+        assert compiler.unusable() == ""
 
 
 def test_a_target_of_unknown_capability_is_refused() -> None:
