@@ -28,7 +28,6 @@ class Observation:
         self._names = names = _activations(graph)
         self._averaged = _averaged(graph, names)
         self.model = self._observing(graph)
-        self.samples = 0
         self._least = np.full(len(names), np.inf, np.float32)
         self._greatest = np.full(len(names), -np.inf, np.float32)
         self._means: list[list[np.ndarray]] = [[] for _ in self._averaged]
@@ -41,7 +40,6 @@ class Observation:
         self._greatest = np.maximum(self._greatest, np.array(list(islice(parts, count)), np.float32))
         for means in self._means:
             means.append(next(parts))
-        self.samples += 1
 
     @property
     def empty(self) -> bool:

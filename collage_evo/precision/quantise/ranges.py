@@ -45,13 +45,13 @@ def calibrate(
     if seen.empty:
         return {}
     reference = Reference(seen.model, threads, in_order=True)
-    begin = clock()
-    for sample in samples:
+    begin, count = clock(), 0
+    for count, sample in enumerate(samples, 1):
         seen.add(reference.run(sample))
-        share = ENOUGH_SHARE if seen.samples >= ENOUGH else 1.0
+        share = ENOUGH_SHARE if count >= ENOUGH else 1.0
         if clock() - begin > share * seconds:
             break
-    if not seen.samples:
+    if not count:
         raise InputError("there are no samples to calibrate on")
     return seen.ranges()
 

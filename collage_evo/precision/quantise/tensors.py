@@ -23,14 +23,10 @@ class Tensors:
         self.written: list[onnx.NodeProto] = []
         self.behind: dict[str, str] = {}
         """Names of the written tensors behind both quantisers, by canonical name."""
-        self._scales = scales
+        self.scales = scales
         self._constants: dict[str, np.ndarray] = {}
         self._there: set[str] = set()
         """Names of forms that are written."""
-
-    def scale(self, name: str) -> Scale:
-        """The scale of the tensor ``name``."""
-        return self._scales[name]
 
     def constant(self, name: str, array: np.ndarray) -> str:
         """Add ``array`` as the constant ``name``, which always has the same numbers."""
@@ -39,7 +35,7 @@ class Tensors:
 
     def integers(self, name: str, alias: str = "") -> tuple[str, str, str]:
         """The tensor ``name`` as integers, with scale and zero point; ``alias`` is its name in its operator."""
-        scale = self._scales[name]
+        scale = self.scales[name]
         factor = self.constant(f"{name}_scale", np.array(scale.scale, np.float32))
         zero = self.constant(f"{name}_zero", np.array(scale.zero_point))
         return self._once("QuantizeLinear", [alias or name, factor, zero], f"{name}_q"), factor, zero

@@ -186,7 +186,7 @@ class _Writer:
 
     def _scale(self, node: Node) -> Scale:
         """The scale of the first activation that ``node`` reads."""
-        return self._tensors.scale(self._names[node.inputs[0]])
+        return self._tensors.scales[self._names[node.inputs[0]]]
 
     def _offset(self, node: Node) -> float:
         """The offset with which ``node`` reads its activation, as if the least number were zero; else 0.0."""

@@ -16,6 +16,7 @@ from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import pairwise, zip_longest
+from operator import attrgetter
 from types import MappingProxyType
 from typing import Any
 
@@ -235,7 +236,7 @@ def _in_order(trials: Sequence[_Trial]) -> list[_Trial]:
         coarse = Counter(trial.kinds[-1] for one in kinds.values() for trial in one)
         copies: list[list[_Trial | None]] = []
         for one in sorted(kinds.values(), key=len, reverse=True):
-            alike = sorted(one, key=_node)
+            alike = sorted(one, key=attrgetter("node"))
             later = COPIES if len(one) == 1 and coarse[one[0].kinds[-1]] > 1 else 0
             copies.append([*[None] * later, *(alike[place] for place in _apart(len(alike)))])
         turns = (trial for turn in zip_longest(*copies) for trial in turn if trial is not None)
@@ -246,10 +247,6 @@ def _in_order(trials: Sequence[_Trial]) -> list[_Trial]:
         return min(rank, FIRST), not trial.heavy, trial.transform.arithmetic.weight_bytes, rank
 
     return sorted(ranks, key=place)
-
-
-def _node(trial: _Trial) -> int:
-    return trial.node
 
 
 def _apart(count: int) -> list[int]:
@@ -267,11 +264,6 @@ def _of(losing: Mapping[Transform, NodeSet], node: int) -> list[Transform]:
     return [transform for transform, nodes in losing.items() if nodes >> node & 1]
 
 
-def _floats_made(graph: Graph, node: Node) -> list[int]:
-    """Positions of the outputs of float32 of an operator."""
-    return [place for place, name in enumerate(node.outputs) if name and graph.tensors[name].dtype == "float32"]
-
-
 def _with_switches(graph: Graph, losing: Mapping[Transform, NodeSet], ranges: Ranges) -> onnx.ModelProto:
     """The model with a switch for each trial. Switches and weights are inputs with defaults: off, and exact."""
     model = onnx.ModelProto()
@@ -284,13 +276,14 @@ def _with_switches(graph: Graph, losing: Mapping[Transform, NodeSet], ranges: Ra
         copies = [copy.deepcopy(proto) for proto in node.protos]
         behind: list[onnx.NodeProto] = []
         tried = {_switch(node, one): one.trial(graph, node, ranges) for one in _of(losing, node.index)}
+        floats = [place for place, name in enumerate(node.outputs) if name and graph.tensors[name].dtype == "float32"]
         switches += tried
         for switch, trial in tried.items():
             for position, through in trial.reads.items():
                 rounded = f"{switch} {position}"
                 protos.append(_rounding(copies[0].input[position], rounded, switch, through, constants))
                 copies[0].input[position] = rounded
-            for place in _floats_made(graph, node) if trial.makes else ():
+            for place in floats if trial.makes else ():
                 name, copies[0].output[place] = copies[0].output[place], f"{switch} exact {place}"
                 behind.insert(0, _rounding(copies[0].output[place], name, switch, trial.makes, constants))
         plain = copy.deepcopy(copies[0])
@@ -360,7 +353,7 @@ def _complete(graph: Graph, trials: Sequence[_Trial], errors: Mapping[_Trial, fl
     sensitivities.estimated = len(trials) - len(errors)
     of_kind: dict[tuple[Transform, int, int], list[_Trial]] = {}
     of_group: dict[tuple[Transform, bool], list[float]] = {}
-    for trial in sorted(errors, key=_node):
+    for trial in sorted(errors, key=attrgetter("node")):
         for level, kind in enumerate(trial.kinds):
             of_kind.setdefault((trial.transform, level, kind), []).append(trial)
         of_group.setdefault(trial.group, []).append(errors[trial])

@@ -51,13 +51,8 @@ class Context:
             OutOfDeviceMemory: there is not enough.
         """
         address = ctypes.c_uint64()
-        self.enter_anew()
-        try:
-            self.driver.cuMemAlloc_v2(address, nbytes)
-        except CudaError as error:
-            if error.code != OUT_OF_MEMORY:
-                raise
-            raise OutOfDeviceMemory(f"out of memory on the GPU: {_mb(nbytes)} asked for, {self._free()}") from None
+        if not self._has(self.driver.cuMemAlloc_v2, address, nbytes):
+            raise OutOfDeviceMemory(f"out of memory on the GPU: {_mb(nbytes)} asked for, {self._free()}")
         memory = Memory(address.value, nbytes)
         self.on_release(memory, self.driver.cuMemFree_v2, address.value)
         return memory
@@ -69,17 +64,23 @@ class Context:
             OutOfDeviceMemory: there is not enough.
         """
         address = ctypes.c_void_p()
-        self.enter_anew()
-        try:
-            self.driver.cuMemAllocHost_v2(address, nbytes)
-        except CudaError as error:
-            if error.code != OUT_OF_MEMORY:
-                raise
-            raise OutOfDeviceMemory(f"out of page-locked memory: {_mb(nbytes)} asked for") from None
+        if not self._has(self.driver.cuMemAllocHost_v2, address, nbytes):
+            raise OutOfDeviceMemory(f"out of page-locked memory: {_mb(nbytes)} asked for")
         assert address.value is not None
         block = (ctypes.c_uint8 * nbytes).from_address(address.value)
         self.on_release(block, self.driver.cuMemFreeHost, address.value)
         return np.frombuffer(memoryview(block), np.uint8)
+
+    def _has(self, allocate: Callable[[Any, int], None], address: Any, nbytes: int) -> bool:
+        """Whether ``allocate`` had so many bytes, and wrote their ``address``."""
+        self.enter_anew()
+        try:
+            allocate(address, nbytes)
+        except CudaError as error:
+            if error.code != OUT_OF_MEMORY:
+                raise
+            return False
+        return True
 
     def _free(self) -> str:
         free, total = ctypes.c_size_t(), ctypes.c_size_t()

@@ -113,6 +113,12 @@ class Driver:
             texts.append((text.value or b"").decode(errors="replace"))
         raise CudaError(code, f"{texts[0] or f'CUDA error {code}'}: {texts[1] or 'unknown'} ({name})")
 
+    def version(self) -> int:
+        """The driver's version of CUDA: a thousand times the major number, and ten times the minor one."""
+        number = c_int()
+        self.cuDriverGetVersion(number)
+        return number.value
+
     def device(self) -> int:
         """The driver's number of the first GPU."""
         number = c_int()

@@ -2,16 +2,18 @@
 
 from __future__ import annotations
 
-from ctypes import c_int
+from collections.abc import Callable
 from functools import cache
+from typing import TypeVar
 
 from collage_evo.errors import UnavailableError
-from collage_evo_cuda.driver import CudaError, cuda_driver
+from collage_evo_cuda.driver import CudaError, Driver, cuda_driver
 
 _CAPABILITY = "compute capability"
 _MAJOR, _MINOR = 75, 76
 """CUDA's numbers of the attributes that make up the compute capability."""
 _COMPUTE_MODE, _SHARED = 20, 0
+_Told = TypeVar("_Told")
 
 
 @cache
@@ -21,11 +23,7 @@ def gpu_capability() -> tuple[int, int]:
     Raises:
         UnavailableError: there is none; the message says what is missing.
     """
-    driver = cuda_driver()
-    try:
-        return driver.attribute(_MAJOR), driver.attribute(_MINOR)
-    except CudaError as error:
-        raise UnavailableError(f"the NVIDIA driver does not describe its device ({error})") from None
+    return _told(lambda driver: (driver.attribute(_MAJOR), driver.attribute(_MINOR)))
 
 
 def takes_one_process() -> bool:
@@ -34,10 +32,7 @@ def takes_one_process() -> bool:
     Raises:
         UnavailableError: there is none; the message says what is missing.
     """
-    try:
-        return cuda_driver().attribute(_COMPUTE_MODE) != _SHARED
-    except CudaError as error:
-        raise UnavailableError(f"the NVIDIA driver does not describe its device ({error})") from None
+    return _told(lambda driver: driver.attribute(_COMPUTE_MODE) != _SHARED)
 
 
 def format_capability(described: str) -> str:
@@ -52,13 +47,17 @@ def describe_gpu() -> str:
     Raises:
         UnavailableError: there is none; the message says what is missing.
     """
-    driver = cuda_driver()
-    major, minor = gpu_capability()
-    version = c_int()
+    (major, minor), (name, version) = gpu_capability(), _told(lambda driver: (driver.name(), driver.version()))
+    return f"{name}, {_CAPABILITY} {major}.{minor}, CUDA {version // 1000}.{version % 1000 // 10}"
+
+
+def _told(ask: Callable[[Driver], _Told]) -> _Told:
+    """What the driver tells of its first GPU.
+
+    Raises:
+        UnavailableError: there is none, or the driver tells nothing of it.
+    """
     try:
-        driver.cuDriverGetVersion(version)
-        name = driver.name()
+        return ask(cuda_driver())
     except CudaError as error:
         raise UnavailableError(f"the NVIDIA driver does not describe its device ({error})") from None
-    cuda = f"{version.value // 1000}.{version.value % 1000 // 10}"
-    return f"{name}, {_CAPABILITY} {major}.{minor}, CUDA {cuda}"

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import shutil
 import warnings
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, ClassVar
 
@@ -101,13 +102,7 @@ class TorchBackend(Backend):
     def load(
         self, workdir: Path, target: Target, variant: Variant, inputs: Tensors, outputs: Tensors
     ) -> Executable | DeviceExecutable:
-        import torch
-
-        torch.set_num_threads(target.threads)
-        path = workdir / self._file(variant)
-        require_unpickled(path)
-        with warnings.catch_warnings():
-            warnings.simplefilter("ignore")
+        with self._checked(workdir, target, variant) as path:
             return self.open_program(path, variant)
 
     def profiles(self, variant: Variant) -> bool:
@@ -118,11 +113,7 @@ class TorchBackend(Backend):
     ) -> Sequence[KernelTime]:
         import torch
 
-        torch.set_num_threads(target.threads)
-        path = workdir / self._file(variant)
-        require_unpickled(path)
-        with warnings.catch_warnings():
-            warnings.simplefilter("ignore")
+        with self._checked(workdir, target, variant) as path:
             return self.profile_program(path, variant, [torch.from_numpy(array) for array in inputs], seconds)
 
     def profile_program(
@@ -156,6 +147,22 @@ class TorchBackend(Backend):
         if self.is_eager(variant):
             return _Loaded(torch.export.load(str(path)).module())
         return _Loaded(torch._inductor.aoti_load_package(str(path)))
+
+    @contextmanager
+    def _checked(self, workdir: Path, target: Target, variant: Variant) -> Iterator[Path]:
+        """The piece's archive, for PyTorch on the target's threads and without its warnings.
+
+        Raises:
+            InputError: it holds pickled data.
+        """
+        import torch
+
+        torch.set_num_threads(target.threads)
+        path = workdir / self._file(variant)
+        require_unpickled(path)
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")
+            yield path
 
     def _file(self, variant: Variant) -> str:
         return _EXPORTED if self.is_eager(variant) else _COMPILED
