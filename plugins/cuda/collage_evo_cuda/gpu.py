@@ -13,7 +13,7 @@ _CAPABILITY = "compute capability"
 _MAJOR, _MINOR = 75, 76
 """CUDA's numbers of the attributes that make up the compute capability."""
 _COMPUTE_MODE, _SHARED = 20, 0
-_Told = TypeVar("_Told")
+_Property = TypeVar("_Property")
 
 
 @cache
@@ -23,7 +23,7 @@ def gpu_capability() -> tuple[int, int]:
     Raises:
         UnavailableError: there is none; the message says what is missing.
     """
-    return _told(lambda driver: (driver.attribute(_MAJOR), driver.attribute(_MINOR)))
+    return _queried(lambda driver: (driver.attribute(_MAJOR), driver.attribute(_MINOR)))
 
 
 def takes_one_process() -> bool:
@@ -32,7 +32,7 @@ def takes_one_process() -> bool:
     Raises:
         UnavailableError: there is none; the message says what is missing.
     """
-    return _told(lambda driver: driver.attribute(_COMPUTE_MODE) != _SHARED)
+    return _queried(lambda driver: driver.attribute(_COMPUTE_MODE) != _SHARED)
 
 
 def format_capability(described: str) -> str:
@@ -47,11 +47,11 @@ def describe_gpu() -> str:
     Raises:
         UnavailableError: there is none; the message says what is missing.
     """
-    (major, minor), (name, version) = gpu_capability(), _told(lambda driver: (driver.name(), driver.version()))
+    (major, minor), (name, version) = gpu_capability(), _queried(lambda driver: (driver.name(), driver.version()))
     return f"{name}, {_CAPABILITY} {major}.{minor}, CUDA {version // 1000}.{version % 1000 // 10}"
 
 
-def _told(ask: Callable[[Driver], _Told]) -> _Told:
+def _queried(ask: Callable[[Driver], _Property]) -> _Property:
     """What the driver tells of its first GPU.
 
     Raises:
