@@ -24,7 +24,9 @@ from collage_evo.report.words import (
     format_ratio,
     format_shapes,
     format_time,
+    in_words,
 )
+from collage_evo.search.evolution.origin import Origin
 
 THREE = [Part("ncnn", "default", 20), Part("openvino", "bf16", 30, {"int8": 4}), Part("ncnn", "default", 30)]
 
@@ -44,6 +46,16 @@ THREE = [Part("ncnn", "default", 20), Part("openvino", "bf16", 30, {"int8": 4}),
             lambda precisions: describe_parts([Part.of("openvino", "bf16", precisions)]),
             (["int8"] * 56 + ["bfloat16"] * 183, ["int8"] * 3),
             "OpenVINO in bfloat16 with 56 of 239 operators in int8 OpenVINO in int8",
+        ),
+        *(
+            (lambda text: in_words(Origin.parse(text)), (text,), words)
+            for text, words in {
+                "seed:dp": "the fastest by the measured times of its regions",
+                "seed:single:openvino/default": "as many operators as possible in openvino",
+                "seed:greedy:tvm,ncnn": "each operator in the first library that takes it, of tvm, ncnn",
+                "rewritten:ncnn": "operators written in another way that computes the same, in ncnn",
+                "crossover": "two fast ones combined",
+            }.items()
         ),
         (
             describe_parts,
