@@ -6,7 +6,6 @@ import csv
 import functools
 import importlib.metadata
 import re
-import warnings
 from collections.abc import Callable, Collection, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar, cast
@@ -220,16 +219,6 @@ def _fails_to_pass_through(model: onnx.ModelProto) -> str:
     return ""
 
 
-def normalised_graph(model: onnx.ModelProto) -> Graph:
-    """The graph of ``model``, normalised as pieces are already: a user's whole model is not."""
-    from collage_evo.graph.convert.read import build_graph
-    from collage_evo.graph.normalise.normalise import normalise  # serving needs neither
-
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore")
-        return build_graph(normalise(model))
-
-
 def lacks_instructions(*arithmetics: Arithmetic) -> str:
     """Why one of ``arithmetics`` does not run here; empty if this processor computes in all of them."""
     missing = next((one for one in arithmetics if not this_machine().computes_in(one)), None)
@@ -308,12 +297,3 @@ def probe_distribution(distribution: str, extra: str, package: str = "collage-ev
         reason = f"{distribution} {installed.version} is broken, {missing[0]} is missing: {install(extra, package)}"
         return Probe(False, installed.version, reason=reason)
     return Probe(True, installed.version)
-
-
-def release_of(version: str) -> tuple[int, ...]:
-    """The leading numbers of ``version`` with dots between them: for ``1.33rc1+cu13`` they are 1 and 33.
-
-    So a release candidate counts as its release. Empty where it begins with no number.
-    """
-    match = re.match(r"\d+(\.\d+)*", version)
-    return tuple(map(int, match.group().split("."))) if match else ()

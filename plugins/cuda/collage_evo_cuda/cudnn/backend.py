@@ -19,12 +19,13 @@ from collage_evo.backends.base import (
     Tensors,
     no,
 )
-from collage_evo.backends.checks import normalised_graph, probe_distribution, release_of, returns_failures
+from collage_evo.backends.checks import probe_distribution, returns_failures
 from collage_evo.backends.variants import Arithmetic, Variant
 from collage_evo.errors import UnavailableError
 from collage_evo.extras import install
 from collage_evo.graph.ir.graph import Graph, Node, NodeSet, members
 from collage_evo_cuda import PACKAGE
+from collage_evo_cuda.checks import normalised_graph, release_of
 from collage_evo_cuda.cudnn.attention import find_attention
 from collage_evo_cuda.cudnn.rules import HEAVY, judge
 from collage_evo_cuda.device import DeviceExecutable

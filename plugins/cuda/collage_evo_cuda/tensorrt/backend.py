@@ -19,9 +19,10 @@ from collage_evo.backends.base import (
     Tensors,
     no,
 )
-from collage_evo.backends.checks import plain, release_of, returns_failures
+from collage_evo.backends.checks import plain, returns_failures
 from collage_evo.backends.variants import Arithmetic, Variant
 from collage_evo.graph.ir.graph import Graph, Node
+from collage_evo_cuda.checks import release_of
 from collage_evo_cuda.device import DeviceExecutable
 from collage_evo_cuda.requirements import lacks_arithmetic, lacks_gpu
 

@@ -21,7 +21,7 @@ from collage_evo.backends.base import (
     Target,
     Tensors,
 )
-from collage_evo.backends.checks import normalised_graph, probe_distribution, returns_failures
+from collage_evo.backends.checks import probe_distribution, returns_failures
 from collage_evo.backends.plain import PlainFiles
 from collage_evo.backends.profiled import KernelTime
 from collage_evo.backends.variants import DEFAULT, Variant
@@ -30,6 +30,7 @@ from collage_evo.graph.ir.graph import Graph, Node, NodeSet, members
 from collage_evo.graph.ir.operators import HEAVY
 from collage_evo.hardware.cores import gnu_openmp
 from collage_evo_cuda import PACKAGE
+from collage_evo_cuda.checks import normalised_graph
 from collage_evo_cuda.device import DeviceExecutable
 from collage_evo_cuda.torch.archive import require_unpickled
 from collage_evo_cuda.torch.operators import OPERATORS
