@@ -5,17 +5,14 @@ from __future__ import annotations
 import importlib.util
 import os
 import subprocess
-from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, ClassVar
-
-import numpy as np
 
 from collage_evo.backends.base import Backend, BuildFailure, Built, Executable, Probe, Support, Target, Tensors, no
 from collage_evo.backends.checks import probe_distribution, returns_failures
 from collage_evo.backends.ncnn.plain import NcnnPlain
-from collage_evo.backends.ncnn.plain.piece import Network, bound
+from collage_evo.backends.ncnn.plain.piece import Bindable, Network
 from collage_evo.backends.ncnn.plan import Plan, make_plan
 from collage_evo.backends.ncnn.rules import MAX_RANK, judge, known_wrong
 from collage_evo.backends.plain import PlainFiles
@@ -113,9 +110,9 @@ class NcnnBackend(Backend):
         return Built(_FILES)
 
     def load(self, workdir: Path, target: Target, variant: Variant, inputs: Tensors, outputs: Tensors) -> Executable:
-        winograd = variant.base != "sgemm"
-        network = Network(workdir / _PARAM, workdir / _BIN, target.threads, winograd)
-        return _Loaded(network, _plan(workdir))
+        network = Network(workdir / _PARAM, workdir / _BIN, target.threads, winograd=variant.base != "sgemm")
+        plan = _plan(workdir)
+        return Bindable(network, plan.batched_inputs, plan.batched_outputs, plan.shared_inputs)
 
 
 def _sizes(value: onnx.ValueInfoProto) -> list[int]:
@@ -125,19 +122,6 @@ def _sizes(value: onnx.ValueInfoProto) -> list[int]:
 
 def _plan(workdir: Path) -> Plan:
     return read_json(workdir / _PLAN, Plan, BUILD_ANEW)
-
-
-@dataclass(frozen=True)
-class _Loaded:
-    """A network and its plan of calls."""
-
-    network: Network
-    plan: Plan
-
-    def bind(self, inputs: Sequence[np.ndarray], outputs: Sequence[np.ndarray]) -> Callable[[], None]:
-        plan = self.plan
-        batched = (plan.batched_inputs, plan.batched_outputs)
-        return bound(self.network, inputs, outputs, *batched, plan.shared_inputs)
 
 
 def _may_be_winograd(graph: Graph, node: Node) -> bool:

@@ -204,7 +204,9 @@ def _reshape(graph: Graph, node: Node) -> str:
         return "its shape is computed"
     before, after = (graph.tensors[name].shape for name in (node.inputs[0], node.outputs[0]))
     if len(before) == 5:
-        return "" if _is_shuffle(_producer(graph, node)) else "five axes are taken in a channel shuffle only"
+        maker = graph.producer.get(node.inputs[0])
+        shuffled = maker is not None and _is_shuffle(graph.nodes[maker])
+        return "" if shuffled else "five axes are taken in a channel shuffle only"
     if len(after) == 5:
         users = [graph.nodes[index] for index in graph.consumers.get(node.outputs[0], ())]
         splits = len(before) == 4 and before[2:] == after[3:] and before[1] == after[1] * after[2]
@@ -213,13 +215,8 @@ def _reshape(graph: Graph, node: Node) -> str:
     return ""
 
 
-def _producer(graph: Graph, node: Node) -> Node | None:
-    maker = graph.producer.get(node.inputs[0])
-    return None if maker is None else graph.nodes[maker]
-
-
-def _is_shuffle(node: Node | None) -> bool:
-    return node is not None and node.op_type == "Transpose" and list(node.attributes.get("perm", ())) == _SHUFFLE
+def _is_shuffle(node: Node) -> bool:
+    return node.op_type == "Transpose" and list(node.attributes.get("perm", ())) == _SHUFFLE
 
 
 def _transpose(graph: Graph, node: Node) -> str:

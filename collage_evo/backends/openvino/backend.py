@@ -206,23 +206,22 @@ def _rounds(variant: Variant, graph: Graph, nodes: NodeSet) -> bool:
 
 
 def _read(core: Any, model: onnx.ModelProto, variant: Variant) -> Any:
-    """``model`` as the library's own: unchanged for the variant with the library's defaults, else corrected."""
-    read = _read_as_it_is(core, model)
+    """``model`` as the library's own: unchanged for the variant with the library's defaults, else corrected.
+
+    A heavy one is read through a file, beside the weights that the library maps.
+    """
+    from collage_evo.graph.ir.weights import is_heavy, saved_near_weights
+
+    if is_heavy(model):
+        with saved_near_weights(model) as path:
+            read = core.read_model(str(path))
+    else:
+        read = core.read_model(model.SerializeToString())
     if variant.name != AS_IT_COMES:
         spread_masks(read)
         choose_as_onnx(read)
         compare_truths(read)
     return read
-
-
-def _read_as_it_is(core: Any, model: onnx.ModelProto) -> Any:
-    """Read ``model`` unchanged; a heavy one through a file, beside the weights that the library maps."""
-    from collage_evo.graph.ir.weights import is_heavy, saved_near_weights
-
-    if not is_heavy(model):
-        return core.read_model(model.SerializeToString())
-    with saved_near_weights(model) as path:
-        return core.read_model(str(path))
 
 
 def _composite(graph: Graph, node: Node) -> Support:

@@ -6,6 +6,7 @@ from collections.abc import Iterator, Mapping
 from itertools import chain
 from typing import TYPE_CHECKING, Any
 
+from collage_evo.backends.openvino.profile import ORIGINS, noted
 from collage_evo.backends.profiled import names_in
 from collage_evo.graph.ir.operators import HEAVY
 from collage_evo.precision.quantise.arithmetic import PACKED, Arithmetic
@@ -77,8 +78,6 @@ def _is_int8_attention(layer: _Layer) -> bool:
 
 
 def _layers(compiled: Any) -> Iterator[_Layer]:
-    for node in compiled.get_runtime_model().get_ops():
-        info = node.get_rt_info()
-        keys = ("layerType", "originalLayersNames", "runtimePrecision")
-        kind, names, precision = (info[key].astype(str) if key in info else "" for key in keys)
+    for kernel in compiled.get_runtime_model().get_ops():
+        kind, names, precision = (noted(kernel, key) for key in ("layerType", ORIGINS, "runtimePrecision"))
         yield kind, frozenset(names_in(names)), precision

@@ -9,7 +9,8 @@ import numpy as np
 
 from collage_evo.backends.profiled import KernelTime, kernel_times, runs_within
 
-_ORIGINS = "originalLayersNames"
+ORIGINS = "originalLayersNames"
+"""What the library notes of a kernel: the model's operators in it."""
 
 
 def profile_kernels(compiled: Any, inputs: Sequence[np.ndarray], seconds: float) -> Sequence[KernelTime]:
@@ -23,10 +24,12 @@ def profile_kernels(compiled: Any, inputs: Sequence[np.ndarray], seconds: float)
             times.setdefault(kernel.node_name, []).append(kernel.real_time.total_seconds() * 1e3)
 
     runs = runs_within(seconds, run)
-    origins = {node.get_friendly_name(): _origins(node) for node in compiled.get_runtime_model().get_ops()}
+    kernels = compiled.get_runtime_model().get_ops()
+    origins = {kernel.get_friendly_name(): noted(kernel, ORIGINS) for kernel in kernels}
     return [KernelTime(origins.get(kernel.label) or kernel.label, kernel.ms) for kernel in kernel_times(times, runs)]
 
 
-def _origins(node: Any) -> str:
-    info = node.get_rt_info()
-    return str(info[_ORIGINS].astype(str)) if _ORIGINS in info else ""
+def noted(kernel: Any, key: str) -> str:
+    """What the library notes of a kernel under ``key``; empty where it notes nothing."""
+    info = kernel.get_rt_info()
+    return str(info[key].astype(str)) if key in info else ""

@@ -6,6 +6,7 @@ import os
 import warnings
 from typing import TYPE_CHECKING, Any
 
+from collage_evo.backends.tvm.plain.piece import SHARE_ALL_CORES
 from collage_evo.backends.tvm.tidy import tidy
 from collage_evo.hardware.processor import level
 
@@ -15,8 +16,6 @@ if TYPE_CHECKING:
 
 _LEVELS = {"avx2": "haswell", "avx512": "skylake-avx512", "avx512_bf16": "cooperlake"}
 """LLVM's names of the levels to which a processor can be held."""
-_SHARE_ALL_CORES = -3
-"""Thread-pool mode in which TVM leaves the choice of cores to the system."""
 
 
 def cpu_target(threads: int) -> Any:
@@ -105,6 +104,6 @@ def set_threads(threads: int) -> None:
     import tvm
 
     cores = [str(core) for core in range(threads)]
-    tvm.get_global_func("runtime.config_threadpool")(_SHARE_ALL_CORES, threads, cores)
+    tvm.get_global_func("runtime.config_threadpool")(SHARE_ALL_CORES, threads, cores)
     if tvm.get_global_func("runtime.NumThreads")() != threads:
         raise RuntimeError(f"tvm's thread pool has fewer than {threads} threads in this process")

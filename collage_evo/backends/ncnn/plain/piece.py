@@ -56,49 +56,53 @@ class Network:
             extractor = mat_out = output = None
 
 
-class Piece:
+class Bindable:
+    """A network of which tensors lose their batch axis where they are ``batched``; ``shared``: inputs that it only
+    reads."""
+
+    def __init__(
+        self,
+        network: Network,
+        batched_inputs: Sequence[bool],
+        batched_outputs: Sequence[bool],
+        shared: Sequence[bool],
+    ) -> None:
+        self.network = network
+        self._batched_inputs, self._batched_outputs, self._shared = batched_inputs, batched_outputs, shared
+
+    def bind(self, inputs: Sequence[np.ndarray], outputs: Sequence[np.ndarray]) -> Callable[[], None]:
+        """A call that reads and writes these arrays, which must stay alive: a Mat holds no reference to its array.
+
+        Raises:
+            ValueError: one is a batch of more than one sample: ncnn would run only the first one.
+        """
+        import ncnn
+
+        batched_arrays = (*self._batched_inputs, *self._batched_outputs)
+        for array, batched in zip((*inputs, *outputs), batched_arrays, strict=True):
+            if batched and len(array) != 1:
+                raise ValueError(f"ncnn runs batches of one sample, and a tensor has the shape {list(array.shape)}")
+        mats = [
+            (f"in{k}", ncnn.Mat(array[0] if batched else array), in_place)
+            for k, (array, batched, in_place) in enumerate(
+                zip(inputs, self._batched_inputs, self._shared, strict=True)
+            )
+        ]
+        results = [
+            (f"out{k}", array[0] if batched else array)
+            for k, (array, batched) in enumerate(zip(outputs, self._batched_outputs, strict=True))
+        ]
+        return partial(self.network.run, mats, results)
+
+
+class Piece(Bindable):
     def __init__(self, folder: Path, manifest: Mapping[str, Any]) -> None:
         settings = manifest["settings"]
         param, weights = (folder / name for name in manifest["files"])
         threads, winograd = int(settings["num_threads"]), settings["use_winograd_convolution"] == "1"
-        self._network = Network(param, weights, threads, winograd)
-        self._inputs, self._outputs, self._shared = (
-            [one == "1" for one in settings[name]]
-            for name in ("inputs_without_batch_axis", "outputs_without_batch_axis", "inputs_read_in_place")
-        )
-
-    def bind(self, inputs: Sequence[np.ndarray], outputs: Sequence[np.ndarray]) -> Callable[[], object]:
-        """A call that reads and writes these arrays, which must stay alive: a Mat holds no reference to its array."""
-        return bound(self._network, inputs, outputs, self._inputs, self._outputs, self._shared)
-
-
-def bound(
-    network: Network,
-    inputs: Sequence[np.ndarray],
-    outputs: Sequence[np.ndarray],
-    batched_inputs: Sequence[bool],
-    batched_outputs: Sequence[bool],
-    shared: Sequence[bool],
-) -> Callable[[], None]:
-    """A call of ``network``, which gets tensors without their batch axis where they are ``batched``.
-
-    Raises:
-        ValueError: such a tensor is a batch of more than one sample: ncnn would run only the first one.
-    """
-    import ncnn
-
-    for array, batched in zip((*inputs, *outputs), (*batched_inputs, *batched_outputs), strict=True):
-        if batched and len(array) != 1:
-            raise ValueError(f"ncnn runs batches of one sample, and a tensor has the shape {list(array.shape)}")
-    mats = [
-        (f"in{k}", ncnn.Mat(array[0] if batched else array), in_place)
-        for k, (array, batched, in_place) in enumerate(zip(inputs, batched_inputs, shared, strict=True))
-    ]
-    results = [
-        (f"out{k}", array[0] if batched else array)
-        for k, (array, batched) in enumerate(zip(outputs, batched_outputs, strict=True))
-    ]
-    return partial(network.run, mats, results)
+        names = ("inputs_without_batch_axis", "outputs_without_batch_axis", "inputs_read_in_place")
+        marks = ([one == "1" for one in settings[name]] for name in names)
+        super().__init__(Network(param, weights, threads, winograd), *marks)
 
 
 def cpp_flags(links: Path) -> list[str]:
