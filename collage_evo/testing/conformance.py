@@ -128,7 +128,6 @@ class Suite:
         environment = backend.environment(Target.here(CPU, effort.threads))
         self._main, self._other = (CheckProcess(backend, effort.timeout_s, environment) for _ in range(2))
         self._folder = tempfile.TemporaryDirectory(prefix="conformance-")
-        self._made = 0
 
     def __enter__(self) -> Suite:
         return self
@@ -293,10 +292,7 @@ class Suite:
         return replace(judged, model=model.SerializeToString(deterministic=True), variant=built, plain=judged.model)
 
     def _workdir(self) -> Path:
-        self._made += 1
-        path = Path(self._folder.name) / str(self._made)
-        path.mkdir()
-        return path
+        return Path(tempfile.mkdtemp(dir=self._folder.name))
 
 
 def _why_not(backend: Backend, variant: Variant, threads: int) -> str:

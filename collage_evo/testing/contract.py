@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping
+from typing import Any
 
 import numpy as np
 import onnx
@@ -42,24 +43,11 @@ def _single(op_type: str, *inputs: str) -> onnx.ModelProto:
     return helper.make_model(graph, opset_imports=[helper.make_opsetid("", OPSET)], ir_version=IR_VERSION)
 
 
-def _conv() -> onnx.ModelProto:
-    b = Builder("conv")
-    return b.model(b.op("Conv", b.input("x", (1, 64, 56, 56)), b.const(weight(64, 64, 3, 3)), pads=[1, 1, 1, 1]))
-
-
-def _matmul() -> onnx.ModelProto:
-    b = Builder("matmul")
-    return b.model(b.op("MatMul", b.input("x", (1, 384, 384)), b.const(weight(384, 384))))
-
-
-def _tanh() -> onnx.ModelProto:
-    b = Builder("tanh")
-    return b.model(b.op("Tanh", b.input("x", (1, 64, 128, 128))))
-
-
-def _add() -> onnx.ModelProto:
-    b = Builder("add")
-    return b.model(b.op("Add", b.input("x", (1, 64, 128, 128)), b.const(np.float32(1))))
+def _heavy(
+    op_type: str, shape: tuple[int, ...], *constants: np.ndarray | np.generic, **attributes: Any
+) -> onnx.ModelProto:
+    b = Builder("heavy")
+    return b.model(b.op(op_type, b.input("x", shape), *map(b.const, constants), **attributes))
 
 
 UNBUILDABLE: Mapping[str, Callable[[], onnx.ModelProto]] = {
@@ -67,8 +55,8 @@ UNBUILDABLE: Mapping[str, Callable[[], onnx.ModelProto]] = {
     "a tensor that nobody makes": lambda: _single("Add", "x", "absent"),
 }
 HEAVY: Mapping[str, Callable[[], onnx.ModelProto]] = {
-    "convolution": _conv,
-    "matrix product": _matmul,
-    "Tanh": _tanh,
-    "Add": _add,
+    "convolution": lambda: _heavy("Conv", (1, 64, 56, 56), weight(64, 64, 3, 3), pads=[1, 1, 1, 1]),
+    "matrix product": lambda: _heavy("MatMul", (1, 384, 384), weight(384, 384)),
+    "Tanh": lambda: _heavy("Tanh", (1, 64, 128, 128)),
+    "Add": lambda: _heavy("Add", (1, 64, 128, 128), np.float32(1)),
 }

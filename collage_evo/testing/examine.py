@@ -67,6 +67,12 @@ class Piece:
         return backend.build(model, self.target, backend.builder(self.variant), workdir)
 
 
+def borders(graph: Graph) -> tuple[list[Tensor], list[Tensor]]:
+    """The inputs and the outputs of ``graph``."""
+    inputs, outputs = ([graph.tensors[name] for name in names] for names in (graph.inputs, graph.outputs))
+    return inputs, outputs
+
+
 class Instance:
     """One load of a piece, bound to buffers of its own; ``aligned`` and ``protected`` apply to those of the host."""
 
@@ -79,25 +85,18 @@ class Instance:
         aligned: bool = True,
         protected: bool = False,
     ) -> None:
-        ins, outs = ([graph.tensors[name] for name in side] for side in (graph.inputs, graph.outputs))
-        self._tensors = ins, outs
-        variant = piece.variant
+        variant, self._tensors = piece.variant, borders(graph)
         self._harness: Harness = Harness() if variant.on_host else variant.served_by.harness()
-        self.inputs: list[Buffer] = [self._buffer(tensor, aligned, protected) for tensor in ins]
-        self.outputs: list[Buffer] = [self._buffer(tensor, aligned, False) for tensor in outs]
-        self._executable: Any = backend.load(workdir, piece.target, piece.variant, ins, outs)
+        self._executable: Any = backend.load(workdir, piece.target, variant, *self._tensors)
         self._harness.accept(self._executable)
-        self._call = self._executable.bind([b.seen for b in self.inputs], [b.seen for b in self.outputs])
+        self.bind(aligned, protected)
 
-    def move(self) -> None:
-        """Bind the loaded piece to new aligned buffers, with protected inputs; the earlier buffers are gone."""
-        ins, outs = self._tensors
-        self.inputs = [self._buffer(tensor, True, True) for tensor in ins]
-        self.outputs = [self._buffer(tensor, True, False) for tensor in outs]
+    def bind(self, aligned: bool, protected: bool) -> None:
+        """Bind the loaded piece to new buffers; the earlier ones are gone."""
+        inputs, outputs = self._tensors
+        self.inputs: list[Buffer] = [self._harness.buffer(tensor, aligned, protected) for tensor in inputs]
+        self.outputs: list[Buffer] = [self._harness.buffer(tensor, aligned, False) for tensor in outputs]
         self._call = self._executable.bind([b.seen for b in self.inputs], [b.seen for b in self.outputs])
-
-    def _buffer(self, tensor: Tensor, aligned: bool, protected: bool) -> Buffer:
-        return self._harness.buffer(tensor, aligned, protected)
 
     @property
     def on_host(self) -> bool:
@@ -242,7 +241,7 @@ class _BuiltPiece:
         yield "instances", f"with two in turns: {problem}" if problem else ""
         if two.on_host:
             begin("rebound")
-            two.move()
+            two.bind(aligned=True, protected=True)
             problem = self.wrong(two, 0)  # other values than those of its earlier run
             yield "rebound", f"bound to other buffers: {problem}" if problem else ""
             begin("together")
@@ -333,7 +332,10 @@ def threads(backend: Backend, piece: Piece, workdir: Path) -> Finding:
     built = piece.build(backend, workdir)
     if isinstance(built, BuildFailure):
         return Finding("threads", piece.name, "declined", built.reason)
-    instance = _called_once(backend, piece, workdir)
+    graph = piece.graph()
+    instance = Instance(backend, workdir, piece, graph)
+    instance.feed(list(random_inputs(graph, 0).values()))
+    instance.call()
     process = psutil.Process()
     before = {thread.id: thread.user_time + thread.system_time for thread in process.threads()}
     begin, deadline = time.process_time(), time.monotonic() + _BUSY_WALL_SECONDS
@@ -344,12 +346,3 @@ def threads(backend: Backend, piece: Piece, workdir: Path) -> Finding:
     allowed = piece.target.threads
     problem = "" if busy <= allowed else f"{busy} threads worked where {allowed} may"
     return Finding("threads", piece.name, "failed" if problem else "passed", problem)
-
-
-def _called_once(backend: Backend, piece: Piece, workdir: Path) -> Instance:
-    """The piece as it was built in ``workdir``, after a first run on random inputs."""
-    graph = piece.graph()
-    instance = Instance(backend, workdir, piece, graph)
-    instance.feed(list(random_inputs(graph, 0).values()))
-    instance.call()
-    return instance

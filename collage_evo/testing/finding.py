@@ -31,6 +31,11 @@ CHECKS: Mapping[str, str] = {
 Status = Literal["passed", "declined", "failed"]
 
 
+def raised(error: Exception) -> str:
+    """One line about an exception of foreign code."""
+    return " ".join(f"raised {type(error).__name__}: {error}".split())[:300]
+
+
 @dataclass(frozen=True)
 class Finding:
     """The outcome of one check on one case; ``reason`` is why it was declined or failed."""

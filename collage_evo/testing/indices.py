@@ -20,7 +20,7 @@ from collage_evo.graph.reference.distance import relative_error
 from collage_evo.graph.reference.reference import Reference
 from collage_evo.runtime.limits import require_inside
 from collage_evo.testing.cases.indices import index_cases
-from collage_evo.testing.examine import Begin, Instance, Piece
+from collage_evo.testing.examine import Begin, Instance, Piece, borders
 from collage_evo.testing.finding import Finding
 
 Feeds = Mapping[str, Any]
@@ -74,8 +74,7 @@ def _problem(made: list[Any] | None, wanted: list[Any] | None, tolerance: float,
 
 def _runner(backend: Backend, piece: Piece, graph: Graph, workdir: Path) -> Callable[[Feeds], list[Any]]:
     """A run of the built piece; with open shapes, on buffers of the library's own."""
-    ins, outs = ([graph.tensors[name] for name in side] for side in (graph.inputs, graph.outputs))
-    if all(tensor.static for tensor in outs):
+    if all(graph.tensors[name].static for name in graph.outputs):
         instance = Instance(backend, workdir, piece, graph)
 
         def bound(feeds: Feeds) -> list[Any]:
@@ -83,5 +82,5 @@ def _runner(backend: Backend, piece: Piece, graph: Graph, workdir: Path) -> Call
             return instance.run()
 
         return bound
-    executable: Any = backend.load(workdir, piece.target, piece.variant, ins, outs)
+    executable: Any = backend.load(workdir, piece.target, piece.variant, *borders(graph))
     return lambda feeds: list(executable.run([feeds[name] for name in graph.inputs]))

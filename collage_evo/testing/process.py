@@ -18,7 +18,7 @@ from typing import Literal
 from collage_evo.backends.base import Backend
 from collage_evo.testing import examine
 from collage_evo.testing.examine import Piece
-from collage_evo.testing.finding import Finding
+from collage_evo.testing.finding import Finding, raised
 from collage_evo.testing.indices import leads_out
 
 _SLICE_S = 0.5
@@ -144,8 +144,7 @@ def _serve(backend: Backend, connection: Connection, environment: Mapping[str, s
             for finding in _findings(task, backend, piece, Path(workdir), begin):
                 connection.send(finding)
         except Exception as error:  # a backend may raise anything: this is what the suite checks
-            text = " ".join(f"raised {type(error).__name__}: {error}".split())[:300]
-            connection.send(Finding(check[0], piece.name, "failed", text))
+            connection.send(Finding(check[0], piece.name, "failed", raised(error)))
         connection.send(None)
 
 

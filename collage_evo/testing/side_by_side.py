@@ -4,6 +4,9 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Callable, Sequence
+from concurrent.futures import ThreadPoolExecutor
+
+from collage_evo.testing.finding import raised
 
 
 def together(runs: Sequence[Callable[[], str]]) -> str:
@@ -11,19 +14,14 @@ def together(runs: Sequence[Callable[[], str]]) -> str:
 
     Each returns its own problem, and may raise.
     """
-    problems = [""] * len(runs)
     start = threading.Barrier(len(runs))
 
-    def do(place: int) -> None:
+    def problem(run: Callable[[], str]) -> str:
         start.wait()
         try:
-            problems[place] = runs[place]()
+            return run()
         except Exception as error:  # foreign code may raise anything: this is what the suite checks
-            problems[place] = " ".join(f"raised {type(error).__name__}: {error}".split())[:300]
+            return raised(error)
 
-    threads = [threading.Thread(target=do, args=(place,)) for place in range(len(runs))]
-    for thread in threads:
-        thread.start()
-    for thread in threads:
-        thread.join()
-    return next(filter(None, problems), "")
+    with ThreadPoolExecutor(len(runs)) as pool:
+        return next(filter(None, list(pool.map(problem, runs))), "")

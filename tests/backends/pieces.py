@@ -22,6 +22,7 @@ from collage_evo.graph.reference.distance import relative_error
 from collage_evo.graph.reference.reference import Reference, reference_outputs
 from collage_evo.runtime.program import Program
 from collage_evo.runtime.session import Session
+from collage_evo.testing import examine
 
 TARGET = Target()
 
@@ -36,9 +37,7 @@ def usable(name: str) -> Backend:
 
 def borders(model: onnx.ModelProto) -> tuple[list[Tensor], list[Tensor]]:
     """The inputs and the outputs of ``model``."""
-    graph = build_graph(model)
-    inputs, outputs = ([graph.tensors[name] for name in names] for names in (graph.inputs, graph.outputs))
-    return inputs, outputs
+    return examine.borders(build_graph(model))
 
 
 def build(backend: Backend, model: onnx.ModelProto, folder: Path, variant: str = "default") -> Built | BuildFailure:

@@ -7,7 +7,7 @@ from pathlib import Path
 import numpy as np
 import onnx
 
-from collage_evo.backends.base import YES, BuildFailure, Built, no
+from collage_evo.backends.base import YES, BuildFailure, Built, Probe, no
 from collage_evo.backends.variants import DEFAULT, Variant
 from collage_evo.patterns.language import GraphPattern
 
@@ -29,6 +29,13 @@ class Reload(Right):
 
     def load(self, workdir, target, variant, inputs, outputs):
         return Interpreter(onnx.load_from_string(Reload.built[(workdir / "model.onnx").read_text()]))
+
+
+class Absent(Right):
+    """Cannot be used here."""
+
+    def probe(self) -> Probe:
+        return Probe(False, reason="no such device")
 
 
 class Stray(Right):

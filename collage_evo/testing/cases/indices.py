@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from functools import cache
 from typing import Any
 
 import numpy as np
@@ -41,10 +42,10 @@ class Indexed:
                 yield np.full_like(self.right, value)
 
 
-def index_cases() -> dict[str, Indexed]:
+@cache
+def index_cases() -> Mapping[str, Indexed]:
     """All cases, by name."""
-    made = (make(name) for name, make in _MAKERS.items())
-    return dict(zip(_MAKERS, made, strict=True))
+    return {name: make(name) for name, make in _MAKERS.items()}
 
 
 def _maker(
