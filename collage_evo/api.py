@@ -9,7 +9,7 @@ import shutil
 import tempfile
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
-from functools import cached_property, partial
+from functools import cached_property
 from pathlib import Path
 from typing import Any
 
@@ -25,7 +25,6 @@ from collage_evo.arguments import (
     effort_keys,
     resolve,
     shape_keys,
-    text_of,
 )
 from collage_evo.config import Config
 from collage_evo.effort import Effort
@@ -205,7 +204,7 @@ def optimize(
         **effort_keys(effort, config),
         "time": time,
         "model.source": files.source,
-        "data.source": files.data or text_of(data),
+        "data.source": files.data or (None if data is None else os.fspath(data)),
         "target.threads": threads,
         "search.seconds": search_seconds,
         "backends.use": None if backends is None else list(backends),
@@ -216,9 +215,10 @@ def optimize(
         resolved = resolve(
             base, options, "optimize", budget=budget, precision=precision, metric=metric, like=like
         )
-        begin = partial(search_in, resume=resume, overwrite=overwrite, source=source)
         with deadline(None if resume else resolved.time, directory=directory):
-            profiles = begin(directory, resolved, files, active)
+            profiles = search_in(
+                directory, resolved, files, active, resume=resume, overwrite=overwrite, source=source
+            )
     except AnswerStays:
         profiles = ()
     except TimeIsOver:

@@ -107,10 +107,6 @@ def effort_keys(effort: Effort | None, config: ConfigLike | None) -> dict[str, A
     return {} if effort is None else {"effort": effort}
 
 
-def text_of(path: str | os.PathLike[str] | None) -> str | None:
-    return None if path is None else os.fspath(path)
-
-
 class ModelAndData:
     """A model and samples as files: objects in memory are written into the run directory, so that the run can be
     resumed."""

@@ -111,25 +111,24 @@ def by_key(overrides: Overrides) -> dict[str, Any]:
 
 
 def overridden(data: Mapping[str, Any], overrides: Overrides) -> dict[str, Any]:
-    """A copy of nested ``data`` with ``overrides`` in place of some values. Raises as :func:`override_key`."""
+    """A copy of nested ``data`` with ``overrides`` in place of some values.
+
+    Raises:
+        ConfigError: an override is not ``key=value``, or a section is no mapping.
+    """
     values = copy.deepcopy(dict(data))
     for key, value in by_key(overrides).items():
-        override_key(values, key, value)
+        section, last = _section_of(values, key)
+        section[last] = value
     return values
 
 
-def override_key(data: dict[str, Any], key: str, value: Any) -> None:
-    """Put ``value`` into nested ``data``, at a key such as ``search.seconds``.
+def default_key(data: dict[str, Any], key: str, value: Any) -> None:
+    """Put ``value`` into nested ``data`` if ``key`` is missing.
 
     Raises:
         ConfigError: a section is no mapping.
     """
-    section, last = _section_of(data, key)
-    section[last] = value
-
-
-def default_key(data: dict[str, Any], key: str, value: Any) -> None:
-    """Put ``value`` into nested ``data`` if ``key`` is missing. Raises as :func:`override_key`."""
     section, last = _section_of(data, key)
     section.setdefault(last, value)
 
