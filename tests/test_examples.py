@@ -20,7 +20,6 @@ import onnxruntime
 import pytest
 
 import collage_evo
-from collage_evo.backends import registry
 from collage_evo.models.bert import bert
 from collage_evo.models.builder import Builder
 from collage_evo.runtime.artifact import Profile, write_artifact
@@ -205,11 +204,11 @@ def test_the_server_answers_what_the_encoder_gives_and_refuses_what_it_cannot_ta
 
 
 @pytest.mark.slow
+@pytest.mark.usefixtures("registry_alone")
 @pytest.mark.parametrize("example", ["own_backend"], indirect=True)
 def test_the_backend_takes_part_and_is_right(
-    example: ModuleType, cheap: list[collage_evo.Result], monkeypatch: pytest.MonkeyPatch, start: Start
+    example: ModuleType, cheap: list[collage_evo.Result], start: Start
 ) -> None:
-    monkeypatch.setattr(registry, "_registered", dict(registry._registered))
     assert " on 1 thread: " in start(example)
     costs = cheap[0].report.cost_model
     assert costs is not None

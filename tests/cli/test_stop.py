@@ -15,9 +15,11 @@ import onnx
 import pytest
 
 from collage_evo.answer.so_far import Evidence
+from collage_evo.config import parse_config
 from collage_evo.graph.load.inputs import random_inputs
 from collage_evo.graph.reference.reference import reference_outputs
 from collage_evo.report.places import COMMAND
+from collage_evo.run.directory import save_run
 from collage_evo.runtime.artifact import load_artifact
 from tests.cli.commands import collage, refused
 from tests.support.faults import install_faulty
@@ -140,8 +142,8 @@ def test_a_run_whose_time_is_over_before_a_first_answer_says_so(tmp_path: Path) 
 
 def test_a_run_that_is_terminated_before_an_answer_leaves_the_one_that_it_was_to_overwrite(tmp_path: Path) -> None:
     onnx.save(tiny_convnet(), tmp_path / "tiny.onnx")
-    assert collage("run", "tiny.onnx", "--out", "out", *options(QUICK), cwd=tmp_path).returncode == 0
-    before = (tmp_path / "out" / "result.json").read_bytes()
+    save_run(tmp_path / "out", parse_config({"model": {"source": "tiny.onnx"}}, (), "test"), "run")
+    (tmp_path / "out" / "result.json").write_text("a result")
     slow_file = "import time\ndef samples():\n    print('now', flush=True)\n    time.sleep(600)\n"
     (tmp_path / "slow.py").write_text(slow_file)
     slow = ["--overwrite", "--data", "slow.py:samples", *options(QUICK)]
@@ -154,7 +156,7 @@ def test_a_run_that_is_terminated_before_an_answer_leaves_the_one_that_it_was_to
         _, stderr = process.communicate(timeout=60)
     assert process.returncode == 143
     assert stderr.splitlines()[-1] == "stopped; out holds the run from before"
-    assert (tmp_path / "out" / "result.json").read_bytes() == before
+    assert (tmp_path / "out" / "result.json").read_text() == "a result"
 
 
 HANGING = """
