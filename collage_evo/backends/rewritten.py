@@ -75,26 +75,13 @@ def rewritten_matches(
                     continue
                 every = part.graph.all_nodes
                 taking = piece_variants(backend, part.graph, every, target, tolerance, ranges is not None, left_out)
-                matches += _in_variants(graph, nodes, backend.name, taking, sole, part, ranges)
+                written = ((variant, _edits(graph, nodes, sole, part, variant, ranges)) for variant in taking)
+                matches += distinct(
+                    Match(nodes, backend.name, rewritten_name(v.name, rewrite.name), edits, rewrite.name, v.base)
+                    for v, edits in written
+                    if edits
+                )
     return RewrittenMatches(tuple(matches), tuple(refusals), tuple(cut))
-
-
-def _in_variants(
-    graph: Graph,
-    nodes: NodeSet,
-    backend: str,
-    variants: Iterable[Variant],
-    sole: tuple[str, NodeSet],
-    part: Rewritten,
-    ranges: Ranges | None,
-) -> list[Match]:
-    """Matches of ``nodes`` with the single site ``sole`` rewritten, in each variant that applies there."""
-    edits = ((variant, _edits(graph, nodes, sole, part, variant, ranges)) for variant in variants)
-    return distinct(
-        Match(nodes, backend, rewritten_name(variant.name, sole[0]), edits_here, sole[0], variant.base)
-        for variant, edits_here in edits
-        if edits_here
-    )
 
 
 def distinct(matches: Iterable[Match]) -> list[Match]:
