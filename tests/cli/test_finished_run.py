@@ -196,10 +196,12 @@ def test_an_artifact_with_a_changed_or_missing_file_or_one_outside_is_refused(
 ) -> None:
     copy = Path(shutil.copytree(finished / "run" / "best.collage", tmp_path / "copy.collage"))
     victim = next(p for p in sorted((copy / "profiles").rglob("*")) if p.is_file())
-    victim.write_bytes(victim.read_bytes()[:-1] + b"?")
+    content = victim.read_bytes()
+    victim.write_bytes(content[:-1] + b"?")
     refused(here("exec", copy, cwd=tmp_path), victim.name)
     victim.unlink()
     refused(here("exec", copy, cwd=tmp_path), victim.name)
+    victim.write_bytes(content)
     manifest = json.loads((copy / "manifest.json").read_text())
     manifest["profiles"][0]["regions"][0]["directory"] = "../../etc"
     (copy / "manifest.json").write_text(json.dumps(manifest))

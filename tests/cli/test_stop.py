@@ -142,6 +142,7 @@ def test_a_run_whose_time_is_over_before_a_first_answer_says_so(tmp_path: Path) 
 
 def test_a_run_that_is_terminated_before_an_answer_leaves_the_one_that_it_was_to_overwrite(tmp_path: Path) -> None:
     onnx.save(tiny_convnet(), tmp_path / "tiny.onnx")
+    (tmp_path / "out").mkdir()
     save_run(tmp_path / "out", parse_config({"model": {"source": "tiny.onnx"}}, (), "test"), "run")
     (tmp_path / "out" / "result.json").write_text("a result")
     slow_file = "import time\ndef samples():\n    print('now', flush=True)\n    time.sleep(600)\n"
