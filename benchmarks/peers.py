@@ -105,7 +105,7 @@ def measure(source: str, threads: int, budget: str, options: argparse.Namespace,
 
 def measured(records: Records, source: str, budget: str, options: argparse.Namespace) -> Row:
     """The turns of a network's answer, of each library and of other placements."""
-    run, searched, baselines = records[RunContext], planned(records)[Searched], records[Baselines].measured
+    run, searched, baselines = records[RunContext], planned(records)[Searched], records[Baselines]
     result, config = records.having({Found: searched})[Result], run.config
     libraries = best_ways(feasible_baselines(baselines, run.limits))
     rivals = rival_placements(searched, run.limits, libraries, result)

@@ -17,11 +17,11 @@ from pathlib import Path
 
 from turns import faults_per_run, median_ms, ratio, take_turns
 
-from collage_evo.backends.select import select_backends
 from collage_evo.config import parse_config
 from collage_evo.report.progress import LineReporter
-from collage_evo.run.open import open_run
-from collage_evo.run.stages.baselines import measure_baselines
+from collage_evo.run.context import RunContext
+from collage_evo.run.evaluate import open_records
+from collage_evo.run.stages.baselines import Baselines
 
 MODELS = ("builtin:resnet50", "builtin:mobilenet_v2", "builtin:squeezenet")
 BACKENDS = ("onnxruntime", "openvino", "ncnn", "tvm")
@@ -29,11 +29,12 @@ BACKENDS = ("onnxruntime", "openvino", "ncnn", "tvm")
 
 def compare(source: str, threads: int, names: list[str], rounds: int, seconds: float) -> list[dict[str, object]]:
     """One row a backend: latencies in ms, the ratio, page faults a run."""
-    config = parse_config({"model": {"source": source}, "target": {"threads": threads}}, (), "benchmark")
+    given = {"model": {"source": source}, "target": {"threads": threads}, "backends": {"use": names}}
+    config = parse_config(given, (), "benchmark")
     rows: list[dict[str, object]] = []
-    with tempfile.TemporaryDirectory() as work, open_run(config, Path(work), LineReporter()) as (context, _):
-        baselines = measure_baselines(context, select_backends(tuple(names), config.target))
-        for baseline in baselines:
+    with tempfile.TemporaryDirectory() as work, open_records(config, Path(work), LineReporter()) as records:
+        context = records[RunContext]
+        for baseline in records[Baselines]:
             if baseline.variant != "default":
                 continue
             if baseline.outcome.reason:

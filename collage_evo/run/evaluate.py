@@ -23,9 +23,9 @@ from collage_evo.run.best_so_far import BestSoFar
 from collage_evo.run.budget import SEARCH_SKIPPED, resume_search
 from collage_evo.run.context import RunContext
 from collage_evo.run.final import compared_so_far
-from collage_evo.run.machine import chosen_backends
+from collage_evo.run.machine import Backends, chosen_backends
 from collage_evo.run.open import open_run
-from collage_evo.run.plan import PLAN, WITHOUT_SEARCH, Backends, SearchSkipped
+from collage_evo.run.plan import PLAN, WITHOUT_SEARCH, SearchSkipped
 from collage_evo.run.records import Plan, Records, Row
 from collage_evo.run.samples import model_file
 from collage_evo.run.search import Found, NotSearched, Placed, Searched
@@ -53,7 +53,7 @@ def open_records(
         config, warm = begin_like(config, reporter, file)
         with open_run(config, directory, reporter, file) as (run, model):
             yield Records(
-                plan, {RunContext: run, PreparedModel: model, Backends: Backends(backends), WarmStart: warm}
+                plan, {RunContext: run, PreparedModel: model, Backends: backends, WarmStart: warm}
             )
 
 
@@ -68,7 +68,7 @@ def on_threads_that_pay(records: Records) -> Records:
         return records
     run.machine.close()
     run = run.on_threads(decided.used)
-    backends = Backends(chosen_backends(run.config))
+    backends = chosen_backends(run.config)
     model, warm = records[PreparedModel], records[WarmStart]
     return Records(
         records.plan, {RunContext: run, PreparedModel: model, Backends: backends, WarmStart: warm}

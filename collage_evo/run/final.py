@@ -35,7 +35,7 @@ def compared(run: RunContext, model: PreparedModel, single: Baselines, found: Fo
         InputError: no placement could be compiled again, no baseline survived the race, or the answer is wrong.
     """
     compiled = CompiledCandidates(run, found, partial(with_mixtures, run, model, single))
-    compiled.compile(best_single(single.measured, run.limits.budget).outcome, delivery.answered)
+    compiled.compile(best_single(single, run.limits.budget).outcome, delivery.answered)
     return _delivered(run, model, single, compiled, delivery)
 
 
@@ -62,7 +62,7 @@ def with_mixtures(
     """
     space = searched.costs.space
     baseline_ms = searched.baseline_ms
-    record = with_mixtures_for_budget(run, space, searched.record, single.measured, budget, baseline_ms)
+    record = with_mixtures_for_budget(run, space, searched.record, single, budget, baseline_ms)
     if record is not searched.record:
         fingerprint = fingerprint_of(run, space, model)
         saved = checkpoint.load(run.directory, fingerprint)
@@ -75,12 +75,12 @@ def _delivered(
 ) -> Result:
     keys = compiled.searched.keys
     incumbent = next((name for name, key in keys.items() if key == delivery.answered), delivery.answered)
-    defaults = near_defaults(single.measured, run.target, run.config.policy.single_give_up)
+    defaults = near_defaults(single, run.target, run.config.policy.single_give_up)
     race = partial(decide, run, incumbent=incumbent, defaults=defaults)
-    verdict, held_out = hold_out(run, model, compiled, single.measured, race)
+    verdict, held_out = hold_out(run, model, compiled, single, race)
     made_of = {"name": model.name, "sha256": model.digest}
     details = {**held_out.info(run.setting), MODEL: made_of, OBJECTIVE: run.config.search.objective}
-    artifact = artifact_of(verdict, compiled, single.measured)
+    artifact = artifact_of(verdict, compiled, single)
     answer = deliver(run, verdict.answer, artifact, delivery, details)
     compiled.remove()
     speeds = run.attempt(lambda: answer_speeds(run, verdict, answer), "the other speed is left out")
@@ -88,7 +88,7 @@ def _delivered(
         run=run,
         model=model,
         searched=compiled.searched,
-        baselines=single.measured,
+        baselines=single,
         defaults=defaults,
         verdict=verdict,
         held_out=held_out,

@@ -19,12 +19,15 @@ def require_machine(config: Config) -> None:
     Raises:
         CollageError: something is not there.
     """
-    usable(config)
-    _require_held(config.target.processor)
     chosen_backends(config)
+    require_processor(config)
 
 
-def chosen_backends(config: Config) -> tuple[Backend, ...]:
+class Backends(tuple[Backend, ...]):
+    """Backends that take part in a run."""
+
+
+def chosen_backends(config: Config) -> Backends:
     """The backends that take part. Raises as :func:`open_run` does."""
     if config.search.objective == "throughput" and config.target.accelerated:
         raise ConfigError(
@@ -34,7 +37,7 @@ def chosen_backends(config: Config) -> tuple[Backend, ...]:
     require_accelerator(config.target)
     backends = select_backends(config.backends.use, config.target)
     require_tuners(backends, config.backends.trials)
-    return backends
+    return Backends(backends)
 
 
 def usable(config: Config) -> tuple[int, ...]:
@@ -56,12 +59,15 @@ def usable(config: Config) -> tuple[int, ...]:
     return cores
 
 
-def _require_held(processor: str | None) -> None:
-    """Require that this process is held to ``processor``, if that is set.
+def require_processor(config: Config) -> None:
+    """Require that cores and threads of ``config`` are there, and that this process is held to its processor, if
+    that is set.
 
     Raises:
-        InputError: it is not: libraries may have been imported, which use all instructions.
+        InputError: they are not, or it is not: libraries may have been imported, which use all instructions.
     """
+    usable(config)
+    processor = config.target.processor
     if processor not in (None, level()):
         raise InputError(
             f"target.processor is {processor}, but this process is not restricted to it: use the command line, or "

@@ -28,7 +28,7 @@ from collage_evo.run.budget import USUAL_S
 from collage_evo.run.context import RunContext, Workplace
 from collage_evo.run.deadline import pause
 from collage_evo.run.directory import require_records, require_same_target
-from collage_evo.run.machine import require_machine
+from collage_evo.run.machine import require_processor
 from collage_evo.run.samples import model_file
 from collage_evo.run.stages.model import prepare, reports_errors
 from collage_evo.run.stages.samples import with_noise_of_samples
@@ -48,7 +48,7 @@ def open_run(
     Raises:
         CollageError: the model cannot be used, or the configuration asks for something that is not there.
     """
-    require_machine(config)
+    require_processor(config)
     place = Workplace(config, directory, reporter)
     require_records(directory)
     require_same_target(directory, config)

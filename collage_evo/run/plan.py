@@ -10,9 +10,6 @@ from __future__ import annotations
 import time
 from dataclasses import dataclass, replace
 
-from collage_evo.answer.baselines import best_single
-from collage_evo.answer.delivery import Delivery
-from collage_evo.backends.base import UNCHECKED, Backend
 from collage_evo.backends.enumerate import Matches
 from collage_evo.costs.expected import apportioned_ms, expected_space
 from collage_evo.costs.saved_costs import MeasuredCosts, costs_key
@@ -20,7 +17,6 @@ from collage_evo.errors import NotSearchable
 from collage_evo.genome.cost_model import Engine
 from collage_evo.genome.space import SearchSpace
 from collage_evo.graph.prepare import PreparedModel, SearchableModel
-from collage_evo.precision.quantise.rules import Ranges
 from collage_evo.report.finished import RESULT
 from collage_evo.report.stage import Stage
 from collage_evo.run.best_so_far import BestSoFar
@@ -28,6 +24,7 @@ from collage_evo.run.budget import SEARCH_SKIPPED, exceeds_planned_time
 from collage_evo.run.context import RunContext
 from collage_evo.run.final import compared
 from collage_evo.run.kernel_tuning import Tuning
+from collage_evo.run.machine import Backends
 from collage_evo.run.objectives import Precision, answer_bounds, search_bounds, terms
 from collage_evo.run.records import Plan, Row
 from collage_evo.run.search import Searched, recorded_search
@@ -43,28 +40,14 @@ from collage_evo.run.stages.evolve import evolve, fingerprint_of, pace_of, skipp
 from collage_evo.run.stages.matches import find_matches
 from collage_evo.run.stages.mixtures import MIXTURES, EarlyMixtures, in_space, measure_early
 from collage_evo.run.stages.model import normalise
-from collage_evo.run.stages.precision import calibrated_ranges, predict_losses
-from collage_evo.run.stages.threads import OnThreads, threads_that_pay
+from collage_evo.run.stages.precision import Calibrated, calibrated_ranges, predict_losses
+from collage_evo.run.stages.threads import threads_that_pay
 from collage_evo.run.transferred import TransferredCosts
 from collage_evo.run.warm_start import WarmStart
 from collage_evo.search.evolution import checkpoint
 from collage_evo.search.evolution.seeds import Seeds, make_seeds
 from collage_evo.search.mixtures.likely import suffices
 from collage_evo.search.mixtures.measured import corrections_by
-
-
-@dataclass(frozen=True)
-class Backends:
-    """Backends that take part in a run."""
-
-    used: tuple[Backend, ...]
-
-
-@dataclass(frozen=True)
-class Calibrated:
-    """Ranges of the graph's tensors, for int8; None if no operator may run in it."""
-
-    ranges: Ranges | None
 
 
 @dataclass(frozen=True)
@@ -86,48 +69,6 @@ class SearchSkipped:
     """Whether the run ends with its early mixtures: one suffices, and a search would exceed the planned time."""
 
     skips: bool
-
-
-def fallback(run: RunContext, model: PreparedModel, backends: Backends) -> Delivery:
-    return fall_back(run, model, backends.used)
-
-
-def baselines(
-    run: RunContext, model: PreparedModel, backends: Backends, warm: WarmStart, best: BestSoFar
-) -> Baselines:
-    if run.config.search.objective == "throughput":
-        run.reporter.log(f"times are the machine's for a run, with {run.machine.sessions} session(s) at once")
-    far = dict(warm.far)
-    if model.unchecked:
-        others = (backend for backend in backends.used if not backend.gives_reference)
-        far |= {(one.name, variant.name): UNCHECKED for one in others for variant in one.variants}
-    measured = measure_baselines(run, backends.used, best.offer_baselines, far)
-    best_single(measured, run.limits.budget)  # without one there is no run
-    best.offer_baselines(measured)
-    return Baselines(measured)
-
-
-def threads(run: RunContext, backends: Backends, on_all: Baselines) -> OnThreads:
-    return threads_that_pay(run, backends.used, on_all.measured)
-
-
-def normalised_baselines(run: RunContext, model: SearchableModel, on_file: Baselines) -> NormalisedBaselines:
-    return NormalisedBaselines(on_normalised(run, model.graph, on_file.measured))
-
-
-def calibrated(run: RunContext, model: SearchableModel, backends: Backends) -> Calibrated:
-    return Calibrated(calibrated_ranges(run, model, backends.used))
-
-
-def matches(
-    run: RunContext,
-    model: SearchableModel,
-    file: PreparedModel,
-    single: NormalisedBaselines,
-    backends: Backends,
-    of: Calibrated,
-) -> Matches:
-    return find_matches(run, model, file.digest, single.measured, backends.used, of.ranges)
 
 
 def transfer(warm: WarmStart, model: SearchableModel) -> Transfer:
@@ -168,7 +109,7 @@ def early(
         return recorded
     if transferred.known or likely.space is None or checkpoint.exists(run.directory):
         return EarlyMixtures(key, ())
-    mixtures = measure_early(run, likely.space, single.measured, normalised.ms, best)
+    mixtures = measure_early(run, likely.space, single, normalised.ms, best)
     return run.store.put(MIXTURES, EarlyMixtures, EarlyMixtures(key, mixtures))
 
 
@@ -176,7 +117,7 @@ def search_skipped(
     run: RunContext, single: Baselines, normalised: NormalisedBaselines, mixtures: EarlyMixtures
 ) -> SearchSkipped:
     def decide() -> bool:
-        pace = pace_of(run, single.measured, len(mixtures.mixtures))
+        pace = pace_of(run, single, len(mixtures.mixtures))
         exceeds = exceeds_planned_time(run.config, time.monotonic() - run.begin, pace)
         return exceeds and suffices(mixtures.mixtures, normalised.ms, search_bounds(run))
 
@@ -184,10 +125,6 @@ def search_skipped(
     if skips:
         run.reporter.log("the run skips the search, which takes long for this model: resume it to search")
     return SearchSkipped(skips)
-
-
-def tuning(run: RunContext, model: SearchableModel, untuned: Matches, backends: Backends) -> Tuning:
-    return tune_backends(run, model.graph, untuned, backends.used)
 
 
 def measured_costs(
@@ -209,7 +146,7 @@ def measured_costs(
     known = transferred.known.costs(run, found, added) if transferred.known else None
     best_ms = min(single.ms.values(), default=0.0)
     apportioned = apportioned_ms(mixtures.mixtures, graph, untuned.matches, best_ms)
-    costs = gather_costs(run, graph, found, backends.used, added, baseline_ms, known, apportioned)
+    costs = gather_costs(run, graph, found, backends, added, baseline_ms, known, apportioned)
     space = replace(costs.space, policy=run.config.policy)
     return replace(costs, space=space.costing(space.cost.for_sessions(sessions)))
 
@@ -246,7 +183,7 @@ def searched(
 ) -> Searched:
     """What the search measured, continued from its checkpoint."""
     known = in_space(mixtures.mixtures, costs.space)
-    record = evolve(run, costs.space, first, file, single.measured, best, known)
+    record = evolve(run, costs.space, first, file, single, best, known)
     return Searched(model, tuned.tuned, costs, first, record, normalised.ms)
 
 
@@ -262,7 +199,7 @@ def not_searched(
 ) -> Searched:
     """What a run without a search measured: its mixtures."""
     known = in_space(mixtures.mixtures, costs.space)
-    record = skipped_search(run, costs.space, file, single.measured, known)
+    record = skipped_search(run, costs.space, file, single, known)
     return Searched(model, (), costs, first, record, normalised.ms)
 
 
@@ -282,20 +219,20 @@ def recalled(
 
 PLAN = Plan(
     (
-        Row(fallback, (Stage.OTHER_SHAPES,), "fallbacks.json"),
+        Row(fall_back, (Stage.OTHER_SHAPES,), "fallbacks.json"),
         Row(BestSoFar, stored="best.collage"),
-        Row(baselines, (Stage.BASELINES,), "baselines.json", "backends.seconds"),
-        Row(threads, (Stage.THREADS,), "work/threads.json"),
+        Row(measure_baselines, (Stage.BASELINES,), "baselines.json", "backends.seconds"),
+        Row(threads_that_pay, (Stage.THREADS,), "work/threads.json"),
         Row(normalise, (Stage.NORMALISE,), "work/normalised.json"),
-        Row(normalised_baselines, (Stage.NORMALISED,), "work/single_backends_on_the_normalised_model.json"),
-        Row(calibrated, (Stage.CALIBRATE,), "work/ranges.npz", "accuracy.seconds"),
-        Row(matches, (), "work/matches.json"),
+        Row(on_normalised, (Stage.NORMALISED,), "work/single_backends_on_the_normalised_model.json"),
+        Row(calibrated_ranges, (Stage.CALIBRATE,), "work/ranges.npz", "accuracy.seconds"),
+        Row(find_matches, (), "work/matches.json"),
         Row(transfer),
         Row(precision, (Stage.SENSITIVITIES,), "work/shares.json", "accuracy.seconds"),
         Row(expected),
         Row(early, (Stage.FAMILIES, Stage.EARLY), "work/early_mixtures.json"),
         Row(search_skipped, (), "work/search_skipped.json"),
-        Row(tuning, (Stage.COSTS_BEFORE_TUNING, Stage.TUNE_KERNELS), "work/tuning.json"),
+        Row(tune_backends, (Stage.COSTS_BEFORE_TUNING, Stage.TUNE_KERNELS), "work/tuning.json"),
         Row(
             measured_costs,
             (Stage.COPIES, Stage.PROFILES, Stage.UNPROFILED, Stage.BORDERS),

@@ -190,7 +190,7 @@ def begun(tmp_path_factory: pytest.TempPathFactory) -> tuple[Config, Path]:
     with open_records(config, folder / "run", LineReporter()) as records:
         found, best, run = records[Searched], records[BestSoFar], records[RunContext]
         placement, space = found.record.ranked[0], found.costs.space
-        with measuring(run, placement, records[Baselines].measured) as evaluator:
+        with measuring(run, placement, records[Baselines]) as evaluator:
             best.offers(evaluator, space)(placement, Outcome(1e-6, error=0.0))
             best.finish()
     return config, folder / "run"

@@ -48,8 +48,10 @@ from collage_evo.report.result import Latency, RegionResult
 from collage_evo.run.directory import start_run
 from collage_evo.run.machine import chosen_backends
 from collage_evo.run.open import open_run
+from collage_evo.run.stages.baselines import NormalisedBaselines
 from collage_evo.run.stages.matches import MATCHES, Enumerated, find_matches
 from collage_evo.run.stages.model import normalise
+from collage_evo.run.stages.precision import Calibrated
 from collage_evo.run.store import Store
 from tests.support.models import tiny_convnet, tiny_transformer
 from tests.support.processor import needs
@@ -62,9 +64,9 @@ def recorded(folder: Path, model: onnx.ModelProto, *said: str) -> Path:
     overrides = [f"cache.dir={folder / 'cache'}", *said]
     config, place = load_config(str(folder / "net.onnx"), overrides), folder / "run"
     backends = chosen_backends(config)
-    baselines = [Baseline(one.name, one.name, "default", Path(), Outcome(1.0)) for one in backends]
+    baselines = NormalisedBaselines(Baseline(one.name, one.name, "default", Path(), Outcome(1.0)) for one in backends)
     with open_run(start_run(place, config), place, LineReporter(lambda line: None)) as (run, prepared):
-        find_matches(run, normalise(run, prepared), prepared.digest, baselines, backends, None)
+        find_matches(run, normalise(run, prepared), prepared, baselines, backends, Calibrated(None))
     return place
 
 

@@ -98,7 +98,7 @@ def test_the_checkpoint_keeps_them_and_the_searchs_bounds(
     kept = replace(before.state, bounds={Objective.ERROR: 4.0})
     checkpoint.save(tmp_path, kept, fingerprint)
     record = Searched(cast(Any, None), (), cast(Any, SimpleNamespace(space=SPACE)), cast(Any, None), before)
-    after = final.with_mixtures(run, cast(Any, None), Baselines(tuple(BASELINES)), record, 4.0)
+    after = final.with_mixtures(run, cast(Any, None), Baselines(BASELINES), record, 4.0)
     written = checkpoint.load(tmp_path, fingerprint)
     assert written.evaluated.keys() == after.record.evaluated.keys()
     assert len(written.evaluated) == 4

@@ -30,17 +30,21 @@ from collage_evo.models.builder import Builder
 from collage_evo.patterns.match import Placement, Region
 from collage_evo.report.progress import LineReporter
 from collage_evo.report.stage import Stage
+from collage_evo.run.best_so_far import BestSoFar
 from collage_evo.run.budget import LEAST_S, Pace, exceeds_planned_time, search_budget
 from collage_evo.run.context import Workplace
 from collage_evo.run.directory import start_run
 from collage_evo.run.kernel_tuning import Tuned
+from collage_evo.run.machine import Backends
 from collage_evo.run.open import open_run
 from collage_evo.run.stages import costs as stages_costs
-from collage_evo.run.stages.baselines import fall_back, measure_baselines
+from collage_evo.run.stages.baselines import Baselines, NormalisedBaselines, fall_back, measure_baselines
 from collage_evo.run.stages.costs import tune_backends
 from collage_evo.run.stages.matches import find_matches
 from collage_evo.run.stages.model import NOTHING_FINITE, normalise
+from collage_evo.run.stages.precision import Calibrated
 from collage_evo.run.store import Store
+from collage_evo.run.warm_start import WarmStart
 from collage_evo.runtime.artifact import load_artifact, read_artifact
 from collage_evo.runtime.signature import signature_of
 from tests.support import misoptimised
@@ -152,7 +156,8 @@ def test_tuning_of_kernels_takes_none_of_the_time_of_a_search(
     run: Any = SimpleNamespace(
         config=config, store=place.store, stage=place.stage, reporter=place.reporter, machine=machine, cache=None
     )
-    tune_backends(run, cast(Any, None), Matches((), (), {}), [cast(Any, SimpleNamespace(name="tvm"))])
+    model: Any = SimpleNamespace(graph=None)
+    tune_backends(run, model, Matches((), (), {}), Backends((cast(Any, SimpleNamespace(name="tvm")),)))
     assert len(place.seconds) == 2
     took = {**dict.fromkeys(place.seconds, 400.0), Stage.MODEL: 50.0}
     assert search_budget(Store(tmp_path / "other"), SearchConfig(), 850.0, took).seconds == 90.0
@@ -170,13 +175,13 @@ def test_a_run_that_goes_on_neither_normalises_nor_enumerates_again(
 ) -> None:
     onnx.save(tiny_convnet(), tmp_path / "tiny.onnx")
     given = {"model": {"source": str(tmp_path / "tiny.onnx")}, "cache": {"dir": str(tmp_path / "cache")}}
-    backends = (get_backend("onnxruntime"),)
-    single = Baseline("onnxruntime", "onnxruntime", "default", tmp_path, Outcome(1.0, error=0.0))
+    backends, outcome = Backends((get_backend("onnxruntime"),)), Outcome(1.0, error=0.0)
+    single = NormalisedBaselines((Baseline("onnxruntime", "onnxruntime", "default", tmp_path, outcome),))
 
     def begun() -> tuple[SearchableModel, Matches]:
         with open_run(parse_config(given, (), "test"), tmp_path / "run", LineReporter()) as (run, model):
             normalised = normalise(run, model)
-            return normalised, find_matches(run, normalised, model.digest, [single], backends, None)
+            return normalised, find_matches(run, normalised, model, single, backends, Calibrated(None))
 
     model, found = begun()
     for module, name in (("model", "searchable"), ("matches", "enumerate_matches"), ("matches", "excluded_engines")):
@@ -229,7 +234,7 @@ def test_outputs_are_described_as_the_file_declares_them_where_one_depends_on_da
     onnx.save(model, tmp_path / "m.onnx")
     config = parse_config({"model": {"source": str(tmp_path / "m.onnx")}}, (), "test")
     with open_run(config, tmp_path / "run", LineReporter()) as (run, prepared):
-        signature = fall_back(run, prepared, []).signature
+        signature = fall_back(run, prepared, Backends()).signature
     assert [(one.name, one.shape) for one in signature.outputs] == [("z", [3, 4]), ("y", [2, "found"])]
     assert signature == signature_of(onnx.load(tmp_path / "m.onnx"))
 
@@ -241,9 +246,14 @@ def test_artifacts_that_were_changed_are_written_again_when_a_run_goes_on(tmp_pa
     given["model"] |= {"source": str(tmp_path / "m.onnx")}
     reporter: Any = SimpleNamespace(**dict.fromkeys(("stage", "advance", "expect"), lambda *given: None), lines=[])
     reporter.log = reporter.lines.append
-    backends = [get_backend("onnxruntime")]
+    backends = Backends((get_backend("onnxruntime"),))
     with open_run(parse_config(given, (), "test"), tmp_path / "run", reporter) as (run, model):
-        first = measure_baselines(run, backends)
+        best = BestSoFar(run, fall_back(run, model, backends))
+
+        def measured() -> Baselines:
+            return measure_baselines(run, model, backends, WarmStart(), best)
+
+        first = measured()
         artifacts = [path for path in (fall_back(run, model, backends).fallback, first[0].artifact) if path]
         for artifact in artifacts:
             file = next(artifact.rglob("*.onnx"))
@@ -256,12 +266,12 @@ def test_artifacts_that_were_changed_are_written_again_when_a_run_goes_on(tmp_pa
                 file.unlink()
             with pytest.raises(InputError):
                 read_artifact(artifact)
-        assert measure_baselines(run, backends) == first
+        assert measured() == first
         assert fall_back(run, model, backends).fallback == artifacts[0]
         assert all(map(read_artifact, artifacts))
         assert sum("was changed or removed, so it is written again" in line for line in reporter.lines) == 1
         lines = len(reporter.lines)
-        assert measure_baselines(run, backends) == first
+        assert measured() == first
         assert len(reporter.lines) == lines
 
 
@@ -281,7 +291,7 @@ def test_an_output_that_is_declared_wrongly_takes_other_shapes_too(tmp_path: Pat
     source = {"source": str(tmp_path / "m.onnx"), "shapes": {"x": [3, 4]}}
     config = parse_config({"model": source, "cache": {"dir": str(tmp_path / "cache")}}, (), "test")
     with open_run(config, tmp_path / "run", LineReporter()) as (run, prepared):
-        delivered = fall_back(run, prepared, [get_backend("onnxruntime")])
+        delivered = fall_back(run, prepared, Backends((get_backend("onnxruntime"),)))
     assert delivered.fallback is not None
     with load_artifact(delivered.fallback) as session:
         for rows in (3, 5):

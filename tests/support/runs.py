@@ -3,16 +3,29 @@
 from __future__ import annotations
 
 from pathlib import Path
+from typing import Any
 
-from collage_evo.config import Config
+from collage_evo.config import Config, parse_config
+from collage_evo.costs.database import CostDatabase
 from collage_evo.report.progress import LineReporter, Reporter
 from collage_evo.report.result import Result
+from collage_evo.run.context import RunContext
 from collage_evo.run.evaluate import finish, open_records
 from collage_evo.run.plan import PLAN
 from collage_evo.run.records import Plan
+from tests.support.machine import FakeMachine
+from tests.support.quick import nested
 
 
 def run_in(directory: Path, config: Config, reporter: Reporter | None = None, plan: Plan = PLAN) -> Result:
     """The result of the run in ``directory``, begun or continued."""
     with open_records(config, directory, reporter or LineReporter(), plan=plan) as records:
         return finish(records)
+
+
+def fake_run(directory: Path, machine: FakeMachine, lines: list[str] | None = None, **given: Any) -> RunContext:
+    """A run on ``machine``, of a model that is not there; ``given``: keys of its configuration."""
+    config = parse_config(nested({"model.source": "m.onnx", **given}), (), "test")
+    reporter = LineReporter((lines if lines is not None else list[str]()).append)
+    database = CostDatabase(directory / "costs.jsonl")
+    return RunContext(config, directory, reporter, machine, directory, database)

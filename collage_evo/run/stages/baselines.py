@@ -3,102 +3,120 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, replace
-from functools import cached_property, partial
-from types import MappingProxyType
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+from functools import partial
 
 from collage_evo.answer import baselines
 from collage_evo.answer.baselines import (
     Baseline,
     best_fallback,
+    best_single,
     describe_fallback,
     measure_fallbacks,
     read_baselines,
     write_baselines,
 )
 from collage_evo.answer.delivery import Delivery
-from collage_evo.backends.base import Backend
+from collage_evo.backends.base import UNCHECKED
 from collage_evo.backends.registry import get_backend
 from collage_evo.backends.select import whole_variants
 from collage_evo.genome.cost_model import Engine
 from collage_evo.genome.failure import Fault
 from collage_evo.graph.ir.graph import Graph, Node
-from collage_evo.graph.prepare import PreparedModel
+from collage_evo.graph.prepare import PreparedModel, SearchableModel
 from collage_evo.patterns.match import Placement, Region
 from collage_evo.report.stage import Stage
 from collage_evo.report.words import describe_failure, format_engine, format_ms, format_number
+from collage_evo.run.best_so_far import BestSoFar
 from collage_evo.run.context import RunContext
+from collage_evo.run.machine import Backends
 from collage_evo.run.stages.costs import CUT_TIMING
 from collage_evo.run.stages.excluded_engines import known_ms
+from collage_evo.run.warm_start import WarmStart
 from collage_evo.runtime.manifest import is_sound
 from collage_evo.runtime.signature import signature_of
 
 FALLBACKS, FALLBACK_ARTIFACTS = "fallbacks.json", "fallbacks"
 """In a run directory: the measurements of the libraries that run inputs of any other shapes, and their artifacts."""
+RECORDED, ARTIFACTS = "baselines.json", "baselines"
+"""In a run directory: the measurements of the single backends, and their artifacts."""
 ON_NORMALISED = "single_backends_on_the_normalised_model"
 
 
-@dataclass(frozen=True)
-class Baselines:
+class Baselines(tuple[Baseline, ...]):
     """Each single backend on the user's own model."""
 
-    measured: tuple[Baseline, ...]
 
-
-@dataclass(frozen=True)
-class NormalisedBaselines:
+class NormalisedBaselines(tuple[Baseline, ...]):
     """The same, with latencies of the normalised model where the file's do not predict those of its parts."""
 
-    measured: tuple[Baseline, ...]
-
-    @cached_property
+    @property
     def ms(self) -> dict[Engine, float]:
         """Latency of the whole model by engine: see :func:`known_ms`."""
-        return known_ms(self.measured)
+        return known_ms(self)
 
 
 def measure_baselines(
-    run: RunContext,
-    backends: Sequence[Backend],
-    on_measured: Callable[[Sequence[Baseline]], None] = lambda measured: None,
-    far: Mapping[Engine, str] = MappingProxyType({}),
-) -> tuple[Baseline, ...]:
+    run: RunContext, model: PreparedModel, backends: Backends, warm: WarmStart, best: BestSoFar
+) -> Baselines:
     """Each single backend on the user's own model, saved in the run directory for a resumed run.
 
-    ``on_measured`` is called with the results so far, after each. Those that are known to be ``far`` behind, and why,
-    are not measured.
+    What is the ``best`` so far is published at once. Those that are known to be far behind are not measured.
+
+    Raises:
+        UnavailableError: none runs the model within the budget.
     """
-    saved, directory = run.directory / "baselines.json", run.directory / "baselines"
-    recorded = read_baselines(saved, directory, run.setting.target)
-    target, largest = run.setting.target, run.limits.measured
-    variants = {  # a last resort is measured rarely, and is then added
-        backend.name: sum(not variant.last_resort for variant in whole_variants(backend, target, largest))
-        for backend in backends
-    }
-    if recorded and {b.backend for b in recorded} == {name for name, count in variants.items() if count}:
-        _mend(run, recorded)
-        return recorded
-    with run.stage(Stage.BASELINES, sum(variants.values())):
-        timing, chosen = run.config.fitness.timing.settings(), run.config.backends
-        seconds = math.inf if chosen.use else chosen.seconds  # backends that the user names are all measured
-
-        def on_done(measured: Sequence[Baseline]) -> None:
-            _report_baseline(run, measured[-1])
-            on_measured(measured)
-
-        measured = baselines.measure_baselines(backends, directory, run.machine, timing, on_done, seconds, far)
-    write_baselines(saved, measured)
+    if run.config.search.objective == "throughput":
+        run.reporter.log(f"times are the machine's for a run, with {run.machine.sessions} session(s) at once")
+    far = dict(warm.far)
+    if model.unchecked:
+        others = (backend for backend in backends if not backend.gives_reference)
+        far |= {(one.name, variant.name): UNCHECKED for one in others for variant in one.variants}
+    measured = Baselines(_recorded(run, backends) or _measured(run, backends, best, far))
+    best_single(measured, run.limits.budget)  # without one there is no run
+    best.offer_baselines(measured)
     return measured
 
 
-def _mend(run: RunContext, recorded: Sequence[Baseline]) -> None:
-    """Write artifacts again that were changed: one that lost a file, or whose file another artifact shares."""
+def _recorded(run: RunContext, backends: Backends) -> Sequence[Baseline]:
+    """The recorded ones, mended; none if other backends were measured."""
+    recorded = read_baselines(run.directory / RECORDED, run.directory / ARTIFACTS, run.setting.target)
+    there = {name for name, variants in _variants(run, backends).items() if variants}
+    if not recorded or {baseline.backend for baseline in recorded} != there:
+        return ()
     for one in recorded:
         if one.outcome.latency_ms is not None and not is_sound(one.artifact):
             run.reporter.log(f"{one.artifact} was changed or removed, so it is written again")
             backend = get_backend(one.backend)
             baselines.measure_one(backend, backend.variant(one.variant), one.artifact, run.machine)
+    return recorded
+
+
+def _variants(run: RunContext, backends: Backends) -> dict[str, int]:
+    """Number of variants by backend. A last resort is measured rarely, and is then added."""
+    target, largest = run.setting.target, run.limits.measured
+    return {
+        backend.name: sum(not variant.last_resort for variant in whole_variants(backend, target, largest))
+        for backend in backends
+    }
+
+
+def _measured(
+    run: RunContext, backends: Backends, best: BestSoFar, far: Mapping[Engine, str]
+) -> Sequence[Baseline]:
+    with run.stage(Stage.BASELINES, sum(_variants(run, backends).values())):
+        timing, chosen = run.config.fitness.timing.settings(), run.config.backends
+        seconds = math.inf if chosen.use else chosen.seconds  # backends that the user names are all measured
+
+        def on_done(measured: Sequence[Baseline]) -> None:
+            _report_baseline(run, measured[-1])
+            best.offer_baselines(measured)
+
+        directory = run.directory / ARTIFACTS
+        measured = baselines.measure_baselines(backends, directory, run.machine, timing, on_done, seconds, far)
+    write_baselines(run.directory / RECORDED, measured)
+    return measured
 
 
 def _report_baseline(run: RunContext, baseline: Baseline) -> None:
@@ -119,7 +137,7 @@ def _report_baseline(run: RunContext, baseline: Baseline) -> None:
     run.reporter.advance()
 
 
-def fall_back(run: RunContext, model: PreparedModel, backends: Sequence[Backend]) -> Delivery:
+def fall_back(run: RunContext, model: PreparedModel, backends: Backends) -> Delivery:
     """Common parts of every answer of this run: the file's declarations, and the fallback for any other shapes."""
     signature = signature_of(model.dynamic or model.original, model.declared)
     if model.dynamic is None:
@@ -135,18 +153,20 @@ def fall_back(run: RunContext, model: PreparedModel, backends: Sequence[Backend]
     return Delivery(run.directory, run.target, signature, best.artifact if best else None)
 
 
-def on_normalised(run: RunContext, graph: Graph, baselines: Sequence[Baseline]) -> tuple[Baseline, ...]:
-    """``baselines`` with the latencies of the normalised model, ``graph``, if its signals are in rows and not in
-    columns.
+def on_normalised(run: RunContext, model: SearchableModel, baselines: Baselines) -> NormalisedBaselines:
+    """``baselines`` with the latencies of the normalised ``model``, if its signals are in rows and not in columns.
 
     The file's own times then do not predict those of its parts: for a pitch tracker OpenVINO in bfloat16 takes 90 ms,
     and 6.2 for the same in rows (Xeon with AMX). Libraries that compile for long have the file's times.
     """
+    graph = model.graph
     if not any(_makes_rows(graph, node) for node in graph.nodes):
-        return tuple(baselines)
+        return NormalisedBaselines(baselines)
     measure = partial(_measured_ms, run, graph, baselines)
     normalised_ms = run.store.once(ON_NORMALISED, dict[str, float], measure)
-    return tuple(_timed(b, normalised_ms[b.name]) if b.name in normalised_ms else b for b in baselines)
+    return NormalisedBaselines(
+        _timed(b, normalised_ms[b.name]) if b.name in normalised_ms else b for b in baselines
+    )
 
 
 def _timed(baseline: Baseline, ms: float) -> Baseline:

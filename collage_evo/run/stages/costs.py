@@ -22,9 +22,11 @@ from collage_evo.genome.cost_model import FREE, Engine
 from collage_evo.genome.outcome import Terms
 from collage_evo.genome.space import SearchSpace
 from collage_evo.graph.ir.graph import Graph
+from collage_evo.graph.prepare import SearchableModel
 from collage_evo.report.stage import Stage
 from collage_evo.run.context import RunContext
 from collage_evo.run.kernel_tuning import KernelTuning, Tuned, Tuning
+from collage_evo.run.machine import Backends
 from collage_evo.runtime.timing import TimingSettings
 
 TUNING = "tuning"
@@ -35,7 +37,7 @@ CUT_TIMING = TimingSettings(warmup=2, min_runs=9, min_seconds=0.1, max_seconds=3
 """Timing settings of whole models for costs: their number makes up for the remaining noise."""
 
 
-def tune_backends(run: RunContext, graph: Graph, untuned: Matches, backends: Sequence[Backend]) -> Tuning:
+def tune_backends(run: RunContext, model: SearchableModel, untuned: Matches, backends: Backends) -> Tuning:
     """Matches extended by those that tuning makes faster; unchanged if no backend has trials to spend.
 
     The run directory records the tuning: a resumed run searches the same matches.
@@ -45,7 +47,7 @@ def tune_backends(run: RunContext, graph: Graph, untuned: Matches, backends: Seq
         return Tuning(untuned, ())
     if (recorded := run.store.get(TUNING, Tuneds)) is not None:
         return Tuning.of(untuned, recorded)
-    stage = run.stage(Stage.COSTS_BEFORE_TUNING, len(untuned.matches))
+    graph, stage = model.graph, run.stage(Stage.COSTS_BEFORE_TUNING, len(untuned.matches))
     with run.machine.regions() as regions, stage:
         meter = cost_meter(run, graph, regions, math.inf)
         table = measure_costs(meter, untuned.matches, run.config.costs.far_behind, run.reporter.advance)

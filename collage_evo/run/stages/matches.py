@@ -7,17 +7,17 @@ import json
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from collage_evo.answer.baselines import Baseline
 from collage_evo.backends.base import Backend
 from collage_evo.backends.enumerate import Matches, enumerate_matches
 from collage_evo.genome.cost_model import Engine
 from collage_evo.genome.failure import Failure
-from collage_evo.graph.prepare import SearchableModel
-from collage_evo.precision.quantise.rules import Ranges
+from collage_evo.graph.prepare import PreparedModel, SearchableModel
 from collage_evo.rewrites.catalogue import REWRITES
 from collage_evo.run.context import RunContext
+from collage_evo.run.machine import Backends
+from collage_evo.run.stages.baselines import NormalisedBaselines
 from collage_evo.run.stages.excluded_engines import excluded_engines
-from collage_evo.run.stages.precision import may_quantise
+from collage_evo.run.stages.precision import Calibrated, may_quantise
 
 MATCHES = "matches"
 
@@ -39,17 +39,17 @@ class Enumerated:
 def find_matches(
     run: RunContext,
     model: SearchableModel,
-    digest: str,
-    baselines: Sequence[Baseline],
-    backends: Sequence[Backend],
-    ranges: Ranges | None,
+    file: PreparedModel,
+    baselines: NormalisedBaselines,
+    backends: Backends,
+    calibrated: Calibrated,
 ) -> Matches:
-    """The matches of ``model``, of a file with this ``digest``; a resumed run reads the recorded ones.
+    """The matches of ``model``, made of ``file``; a resumed run reads the recorded ones.
 
     Raises:
         NotSearchable: no backend supports some operator.
     """
-    of = _digest(digest, run, backends)
+    of = _digest(file.digest, run, backends)
     recorded = run.store.get(MATCHES, Enumerated)
     if recorded is not None and recorded.of == of:
         return recorded.found
@@ -59,7 +59,7 @@ def find_matches(
         backends,
         run.limits.measured,
         run.setting.target,
-        ranges=ranges if may_quantise(run.store, run.config) else None,
+        ranges=calibrated.ranges if may_quantise(run.store, run.config) else None,
         left_out=excluded,
         rewrites=REWRITES if run.config.search.rewrites else (),
     )

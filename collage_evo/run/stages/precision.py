@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import dataclass
 
 from collage_evo.backends.base import Backend
 from collage_evo.backends.checks import numerics_in
@@ -19,6 +20,7 @@ from collage_evo.precision.quantise.rules import Ranges
 from collage_evo.precision.transforms.sensitivity import error_sensitivities
 from collage_evo.report.stage import Stage
 from collage_evo.run.context import RunContext
+from collage_evo.run.machine import Backends
 from collage_evo.run.objectives import Precision
 from collage_evo.run.stages.samples import SAMPLES, Sampled, calibration_feeds
 from collage_evo.run.store import Store
@@ -33,21 +35,25 @@ FLOAT32 = Precision()
 """No lower precision takes part."""
 
 
-def calibrated_ranges(run: RunContext, model: SearchableModel, backends: Sequence[Backend]) -> Ranges | None:
-    """Ranges of the model's tensors over the calibration samples; None if no operator may run in int8.
+@dataclass(frozen=True)
+class Calibrated:
+    """Ranges of the model's tensors over the calibration samples; None if no operator may run in int8."""
 
-    They are saved: a resumed run searches the same space.
-    """
+    ranges: Ranges | None
+
+
+def calibrated_ranges(run: RunContext, model: SearchableModel, backends: Backends) -> Calibrated:
+    """They are saved: a resumed run searches the same space."""
     if not run.limits.front:
-        return None
+        return Calibrated(None)
     path = run.files.ranges
     if not path.exists():
         if not _quantises(run, model.graph, backends):
-            return None
+            return Calibrated(None)
         with run.stage(Stage.CALIBRATE):
             threads = len(usable_cores())
             write_ranges(path, calibrate(model.graph, calibration_feeds(run), threads, run.config.accuracy.seconds))
-    return read_ranges(path)
+    return Calibrated(read_ranges(path))
 
 
 def _quantises(run: RunContext, graph: Graph, backends: Sequence[Backend]) -> bool:

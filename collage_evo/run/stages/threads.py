@@ -22,6 +22,8 @@ from collage_evo.policy import Policy
 from collage_evo.report.stage import Stage
 from collage_evo.report.words import format_ms
 from collage_evo.run.context import RunContext
+from collage_evo.run.machine import Backends
+from collage_evo.run.stages.baselines import Baselines
 from collage_evo.run.store import Store
 
 THREADS = "threads"
@@ -59,7 +61,7 @@ def settled(config: Config, directory: Path | None) -> Config:
     return config if decided is None else config.replacing("target", threads=decided.used)
 
 
-def threads_that_pay(run: RunContext, backends: Sequence[Backend], on_all: Sequence[Baseline]) -> OnThreads:
+def threads_that_pay(run: RunContext, backends: Backends, on_all: Baselines) -> OnThreads:
     """Decide the number of threads of the run; ``on_all`` are the baselines on all that it may use."""
 
     def decide() -> OnThreads:
