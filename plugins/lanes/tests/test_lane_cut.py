@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import random
 from collections import Counter
+from itertools import pairwise
 
 import numpy as np
+import onnx
 import pytest
 
 from collage_evo.errors import InputError
@@ -14,12 +16,12 @@ from collage_evo.graph.ir.graph import Graph
 from collage_evo.graph.load.inputs import random_inputs
 from collage_evo.graph.reference.reference import reference_outputs
 from collage_evo.models.builder import Builder
-from collage_evo_lanes import assign
 from collage_evo_lanes import cut as cutting
+from collage_evo_lanes.assign import BUSY_WEIGHT, schedule
 from collage_evo_lanes.cut import cut_branches
 from collage_evo_lanes.estimate import node_ms
 from collage_evo_lanes.plan import LanePlan
-from collage_evo_lanes.work import Work
+from collage_evo_lanes.work import Groups, Timeline, Work
 from plugins.lanes.tests.branchy import BranchyNet, inception, random_net, towers
 from plugins.lanes.tests.plan_runner import run_plan
 
@@ -69,42 +71,49 @@ def test_as_many_lanes_as_there_are_branches_and_no_more() -> None:
     assert check(build_graph(towers()), 8).lanes == 2
 
 
-def test_what_is_one_chain_is_refused() -> None:
+def chain_of_two(skip: bool = False) -> onnx.ModelProto:
     net = BranchyNet(0)
     x = net.image("x", 64)
-    with pytest.raises(InputError, match="estimate 1"):
-        cut_branches(build_graph(net.model(net.conv(net.conv(x, 64, 3), 64, 3))), 2)
+    y = net.conv(net.conv(x, 64, 3), 64, 3)
+    return net.model(net.same("Add", y, x) if skip else y)
 
 
-def test_a_skip_connection_is_refused() -> None:
-    net = BranchyNet(0)
-    x = net.image("x", 64)
-    with pytest.raises(InputError):
-        cut_branches(build_graph(net.model(net.same("Add", net.conv(net.conv(x, 64, 3), 64, 3), x))), 2)
-
-
-def test_work_too_small_for_handoffs_is_refused() -> None:
-    with pytest.raises(InputError):
-        cut_branches(build_graph(towers(width=16)), 2)
-
-
-def test_open_sizes_are_refused() -> None:
+def of_open_size() -> onnx.ModelProto:
     net = Builder("open")
-    model = net.model(net.op("Relu", net.input("x", ("batch", 4))))
-    with pytest.raises(InputError, match="sizes"):
+    return net.model(net.op("Relu", net.input("x", ("batch", 4))))
+
+
+@pytest.mark.parametrize(
+    ("model", "reason"),
+    [
+        pytest.param(chain_of_two(), "estimate 1", id="one chain"),
+        pytest.param(chain_of_two(skip=True), "estimate", id="a skip connection"),
+        pytest.param(towers(width=16), "estimate", id="work too small for handoffs"),
+        pytest.param(of_open_size(), "sizes", id="open sizes"),
+    ],
+)
+def test_what_lanes_gain_nothing_by_is_refused(model: onnx.ModelProto, reason: str) -> None:
+    with pytest.raises(InputError, match=reason):
         cut_branches(build_graph(model), 2)
 
 
-def test_pieces_that_follow_each_other_in_a_lane_are_joined_where_that_takes_no_longer(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
-    graph = build_graph(random_net(random.Random(25), 20))
+@pytest.mark.parametrize("seed", [3, 25])
+def test_no_two_pieces_that_follow_each_other_in_a_lane_are_better_joined(seed: int) -> None:
+    graph = build_graph(random_net(random.Random(seed), 20))
     work = Work.of(graph, node_ms(graph))
-    joined, timeline = assign.schedule(work, 2)
-    monkeypatch.setattr(assign, "_next_pair", lambda *_: None)
-    apart, longer = assign.schedule(work, 2)
-    assert len(joined.nodes) < len(apart.nodes)
-    assert timeline.makespan_ms <= longer.makespan_ms
+    groups, timeline = schedule(work, 2)
+    for lane in set(groups.lane):
+        for one, other in pairwise(group for group in timeline.order if groups.lane[group] == lane):
+            nodes, lanes = list(groups.nodes), list(groups.lane)
+            nodes[one] |= nodes[other]
+            del nodes[other], lanes[other]
+            joined = Groups.of(work, nodes, lanes)
+            trial = joined.timeline()
+            assert trial is None or score(joined, trial) >= score(groups, timeline)
+
+
+def score(groups: Groups, timeline: Timeline) -> float:
+    return timeline.makespan_ms + BUSY_WEIGHT * sum(groups.ms)
 
 
 def test_cutting_twice_gives_the_same() -> None:

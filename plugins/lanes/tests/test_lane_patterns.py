@@ -36,18 +36,18 @@ def operators(graph: Graph, nodes: NodeSet) -> Counter[str]:
     return Counter(graph.nodes[index].op_type for index in members(nodes))
 
 
-def test_every_fire_module_and_consecutive_ones_joined() -> None:
-    graph = graph_of("squeezenet")
+@pytest.mark.parametrize(
+    ("name", "module", "count"),
+    [
+        ("squeezenet", Counter(Conv=2, Relu=2, Concat=1), 8),
+        ("inception_v1", Counter(Conv=6, Relu=6, MaxPool=1, Concat=1), 9),
+    ],
+)
+def test_every_module_and_consecutive_ones_joined(name: str, module: Counter[str], count: int) -> None:
+    graph = graph_of(name)
     found = [operators(graph, nodes) for nodes in proposals(graph)]
-    assert found.count(Counter(Conv=2, Relu=2, Concat=1)) == 8
-    assert sorted({some["Concat"] for some in found}) == [1, 2, 4, 8]
-
-
-def test_every_inception_module_and_consecutive_ones_joined() -> None:
-    graph = graph_of("inception_v1")
-    found = [operators(graph, nodes) for nodes in proposals(graph)]
-    assert found.count(Counter(Conv=6, Relu=6, MaxPool=1, Concat=1)) == 9
-    assert sorted({some["Concat"] for some in found}) == [1, 2, 4, 9]
+    assert found.count(module) == count
+    assert sorted({some["Concat"] for some in found}) == [1, 2, 4, count]
 
 
 def test_layers_one_after_the_other_have_none() -> None:

@@ -9,9 +9,9 @@ import sys
 import threading
 import time
 from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
 from functools import partial
 from pathlib import Path
-from types import SimpleNamespace
 
 import numpy as np
 import pytest
@@ -102,6 +102,12 @@ def before() -> set[threading.Thread]:
     return lane_threads()
 
 
+def assert_ended(threads: set[threading.Thread]) -> None:
+    for thread in threads:
+        thread.join(timeout=60.0)
+        assert not thread.is_alive()
+
+
 SWITCHES = ("voluntary_ctxt_switches:", "nonvoluntary_ctxt_switches:")
 """How often a thread has woken, in a file of /proc."""
 
@@ -132,8 +138,7 @@ def test_one_crew_serves_all_calls_of_a_thread_and_ends_with_the_last(before: se
     calls[0]()
     assert lane_threads() - before == {thread}
     calls.clear()
-    thread.join(timeout=60.0)
-    assert not thread.is_alive()
+    assert_ended({thread})
 
 
 def test_where_not_all_threads_can_be_started_the_others_end(
@@ -147,9 +152,7 @@ def test_where_not_all_threads_can_be_started_the_others_end(
     monkeypatch.setattr(threading.Thread, "start", start)
     with pytest.raises(RuntimeError, match="can't start"):
         LaneThreads(3)
-    for thread in lane_threads() - before:
-        thread.join(timeout=60.0)
-        assert not thread.is_alive()
+    assert_ended(lane_threads() - before)
 
 
 def test_threads_end_with_the_thread_that_called(before: set[threading.Thread]) -> None:
@@ -157,9 +160,7 @@ def test_threads_end_with_the_thread_that_called(before: set[threading.Thread]) 
     caller = threading.Thread(target=call)
     caller.start()
     caller.join()
-    for thread in lane_threads() - before:
-        thread.join(timeout=60.0)
-        assert not thread.is_alive()
+    assert_ended(lane_threads() - before)
 
 
 def test_a_call_lets_go_of_its_work_when_it_is_dropped() -> None:
@@ -185,12 +186,8 @@ def test_several_threads_run_calls_of_their_own_at_the_same_time() -> None:
             work.run()
             assert sorted(work.done) == list(range(12))
 
-    callers = [threading.Thread(target=many, args=(work,)) for work in works]
-    for caller in callers:
-        caller.start()
-    for caller in callers:
-        caller.join()
-    assert [len(work.done) for work in works] == [12] * 4
+    with ThreadPoolExecutor(4) as callers:
+        assert list(callers.map(many, works)) == [None] * 4
     assert not any(work.missed for work in works)
 
 
@@ -275,7 +272,14 @@ def test_an_interrupt_just_before_or_after_a_lane_is_woken_leaves_all_usable(
     assert not work.missed
 
 
-def test_a_second_interrupt_gives_up_a_lane_that_does_not_stop(monkeypatch: pytest.MonkeyPatch) -> None:
+@pytest.mark.parametrize(
+    ("module", "name"),
+    [(run_module, "open_lock"), (run_module.time, "sleep")],
+    ids=["before anything is done about the first", "while the lane does not stop"],
+)
+def test_a_second_interrupt_gives_up_a_lane_that_does_not_stop(
+    module: object, name: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
     release, begun = threading.Event(), threading.Event()
 
     def second() -> None:
@@ -286,51 +290,17 @@ def test_a_second_interrupt_gives_up_a_lane_that_does_not_stop(monkeypatch: pyte
         begun.wait()
         signal.raise_signal(signal.SIGINT)
 
-    def again(seconds: float) -> None:
-        signal.raise_signal(signal.SIGINT)
+    def again(_: object) -> None:
+        raise KeyboardInterrupt
 
     call = pair(first, second)
     with monkeypatch.context() as patch:
-        patch.setattr(run_module, "time", SimpleNamespace(sleep=again))  # while it waits for the lane to stop
+        patch.setattr(module, name, again)
         with pytest.raises(KeyboardInterrupt):
             call()
     with pytest.raises(RuntimeError, match="given up while a lane was at work"):
         call()
     runs_beside(release)
-
-
-def test_a_second_interrupt_may_come_before_anything_is_done_about_the_first(monkeypatch: pytest.MonkeyPatch) -> None:
-    release, begun = threading.Event(), threading.Event()
-
-    def second() -> None:
-        begun.set()
-        release.wait()
-
-    def settled(*_: object) -> None:
-        raise KeyboardInterrupt
-
-    call = pair(begun.wait, second)
-    monkeypatch.setattr(LaneThreads, "give", given_then_interrupted(begun))
-    with monkeypatch.context() as patch:
-        patch.setattr(LaneCall, "_settle", settled)
-        with pytest.raises(KeyboardInterrupt):
-            call()
-    monkeypatch.undo()
-    with pytest.raises(RuntimeError, match="given up while a lane was at work"):
-        call()
-    runs_beside(release)
-
-
-def given_then_interrupted(begun: threading.Event) -> Callable[[LaneThreads, int, Callable[[], object]], None]:
-    """What gives a lane work, and is interrupted once the lane has begun."""
-    give = LaneThreads.give
-
-    def given(crew: LaneThreads, lane: int, job: Callable[[], object]) -> None:
-        give(crew, lane, job)
-        begun.wait()
-        raise KeyboardInterrupt
-
-    return given
 
 
 def runs_beside(release: threading.Event) -> None:
