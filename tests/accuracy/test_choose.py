@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import functools
-import sys
+from types import FunctionType
 
 import numpy as np
 import pytest
@@ -37,14 +37,14 @@ def test_a_name_stays_and_a_file_becomes_absolute() -> None:
     assert portable("m.py:f").startswith("/")
 
 
-def test_what_no_other_process_would_find_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_what_no_other_process_would_find_is_refused() -> None:
     def inner(outputs, items):  # type: ignore[no-untyped-def]
         return 0.0
 
     for found in (lambda outputs, items: 0.0, inner, functools.partial(mean_output), shadowed):
         with pytest.raises(InputError, match="put it into a file of its own and import it from there"):
             name_of(found)
-    monkeypatch.setattr(mean_output, "__module__", "__main__")
-    monkeypatch.setitem(sys.modules, "__main__", sys.modules[__name__])
+    in_notebook = FunctionType(mean_output.__code__, {}, "mean_output")
+    in_notebook.__module__ = "__main__"
     with pytest.raises(InputError, match="metric mean_output is defined in the program or notebook itself"):
-        name_of(mean_output)
+        name_of(in_notebook)

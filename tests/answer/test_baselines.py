@@ -6,12 +6,10 @@ import math
 from dataclasses import replace
 from pathlib import Path
 from types import SimpleNamespace
-from typing import Any, cast
-from unittest.mock import MagicMock
+from typing import cast
 
 import pytest
 
-from collage_evo.answer import baselines as module
 from collage_evo.answer.baselines import (
     Baseline,
     best_single,
@@ -138,23 +136,24 @@ def test_a_variant_that_is_known_to_be_far_says_nothing_of_the_others() -> None:
     assert "it took 1.9 times" in found[0].outcome.reason
 
 
-def test_when_time_is_over_only_who_runs_most_models_well_is_still_tried() -> None:
-    here = machine(first=1.0, general=2.0, slow=1.0)
-    backends = [backend("slow"), backend("first", True), backend("general", True)]
-    found = measure_baselines(backends, Path("baselines"), here, TIMING, lambda baseline: None, seconds=0.0)
-    assert [job.backend for job in here.jobs] == ["first", "general"]
-    assert [one.name for one in found if one.out_of_time] == ["slow"]
-    assert "the time for baselines was over" in found[-1].outcome.reason
-
-
-@pytest.mark.parametrize(("ms", "begun"), [(10.0, True), (1e3, False)])
-def test_a_library_that_may_compile_for_long_is_not_begun_with_time_for_a_few_runs(ms: float, begun: bool
+@pytest.mark.parametrize(
+    ("general", "times_ms", "seconds", "tried", "late"),
+    [
+        (["first", "general"], {"first": 1.0, "general": 2.0, "slow": 1.0}, 0.0, ["first", "general"], ["slow"]),
+        (["first"], {"first": 10.0, "slow": 10.0}, 10.0, ["first", "slow"], []),
+        (["first"], {"first": 1e3, "slow": 1e3}, 10.0, ["first"], ["slow"]),  # with time for a few runs only
+        (["cannot"], {"slow": 1.0}, 0.0, ["cannot", "slow"], []),  # nothing ran yet
+    ],
+)
+def test_who_may_compile_for_long_is_not_begun_with_little_time(
+    general: list[str], times_ms: dict[str, float], seconds: float, tried: list[str], late: list[str]
 ) -> None:
-    here = machine(first=ms, slow=ms)
-    backends = [backend("slow"), backend("first", True)]
-    found = measure_baselines(backends, Path("baselines"), here, TIMING, lambda baseline: None, seconds=10.0)
-    assert ([job.backend for job in here.jobs] == ["first", "slow"]) is begun
-    assert found[-1].out_of_time is not begun
+    here = machine(**times_ms)
+    backends = [backend("slow"), *(backend(name, True) for name in general)]
+    found = measure_baselines(backends, Path("baselines"), here, TIMING, lambda baseline: None, seconds=seconds)
+    assert [job.backend for job in here.jobs] == tried
+    assert [one.name for one in found if one.out_of_time] == late
+    assert not late or "the time for baselines was over" in found[-1].outcome.reason
 
 
 def test_who_may_compile_for_long_begins_in_the_fastest_arithmetic_of_the_others() -> None:
@@ -178,13 +177,6 @@ def test_who_compiles_beyond_that_time_is_ended_and_takes_no_part() -> None:
     assert 4.0 < endless <= 5.0
 
 
-def test_where_nothing_ran_yet_time_is_never_over() -> None:
-    here = machine(slow=1.0)
-    backends = [backend("slow"), backend("cannot", True)]
-    found = measure_baselines(backends, Path("baselines"), here, TIMING, lambda baseline: None, seconds=0.0)
-    assert best_single(found).name == "slow"
-
-
 def test_the_device_comes_before_the_host_and_neither_is_given_up_for_the_other() -> None:
     here = machine(target=Target("cuda"), usual=1.0, both=math.inf)
     on_host, on_device = Variant("host"), Variant("device", device="cuda")
@@ -195,10 +187,9 @@ def test_the_device_comes_before_the_host_and_neither_is_given_up_for_the_other(
     assert [one.name for one in found if one.outcome.ok] == ["usual/device", "usual/host"]
 
 
-def test_only_the_first_answer_waits_for_no_lower_precision(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_only_the_first_answer_waits_for_no_lower_precision() -> None:
     here = machine(first=1.0, second=1.0, third=1.0)
     half = Variant("half", Arithmetic.BFLOAT16)
-    monkeypatch.setattr(module, "whole_variants", lambda backend, device, largest: backend.variants)
     second = backend("second", True, DEFAULT, half, usual=half)
     backends = [backend("first", True, half, DEFAULT, usual=half), second, backend("third", True)]
     measure_baselines(backends, Path("baselines"), here, TIMING, lambda found: None)
@@ -282,7 +273,5 @@ def test_float16_is_not_tried_where_bfloat16_is_faster_than_it_can_be(
     assert why_needless(known, openvino, openvino.variant("bf16"), 0.018, machine) is None
     if why is not None:
         needless = Baseline("openvino/f16", "openvino", "f16", Path("d"), Outcome.unfit(why), exact=False)
-        config = SimpleNamespace(policy=DEFAULT_POLICY)
-        run = SimpleNamespace(limits=setting_of().limits, config=config, reporter=MagicMock())
-        excluded = excluded_engines(cast(Any, run), [*known, needless], [openvino])
+        excluded = excluded_engines([*known, needless], [openvino], DEFAULT_POLICY, 0.02, print)
         assert excluded["openvino", "f16"] == why

@@ -7,14 +7,13 @@ from pathlib import Path
 
 import pytest
 
-from collage_evo.costs import matches as module
 from collage_evo.costs.database import CostDatabase
 from collage_evo.costs.matches import FIRST_BATCH, CostKeys, CostMeter, Costs, CostSettings
-from collage_evo.fitness import cold_caches
 from collage_evo.fitness.jobs import BuildJob, Compiled, CostJob, Measured
 from collage_evo.genome.failure import Failure, Fault
 from collage_evo.graph.convert.read import build_graph
 from collage_evo.graph.ir.graph import NodeSet
+from collage_evo.models.builder import Builder
 from collage_evo.patterns.match import Match
 from collage_evo.runtime.timing import TimingSettings
 from tests.fitness.helpers import make_setting
@@ -58,21 +57,13 @@ def known(meter: CostMeter, matches: Sequence[Match]) -> Costs:
     return Costs(meter, matches, far_behind=4.0)
 
 
-def test_what_there_is_no_time_for_stays_unknown(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(module, "BATCH", 1)
-    here = machine(tmp_path)
-    costs = known(meter(here, tmp_path, seconds=0.5), [CONV, RELU])
-    costs.measure([1, 0], lambda _: None)
-    assert set(costs.ms) == {1}
-    assert not costs.known(0)
-
-
-def test_no_match_is_begun_once_time_is_over_though_its_batch_was(tmp_path: Path) -> None:
-    here = machine(tmp_path)
-    both = Match(3, "onnxruntime")
-    costs = known(meter(here, tmp_path, seconds=1.5), [CONV, RELU, both])
-    costs.measure([0, 1, 2], lambda _: None)
-    assert set(costs.ms) == {0, 1}
+@pytest.mark.parametrize(("seconds", "in_time"), [(0.5, [1]), (1.5, [1, 0])])
+def test_no_match_is_begun_once_time_is_over_though_its_batch_was(
+    tmp_path: Path, seconds: float, in_time: list[int]
+) -> None:
+    costs = known(meter(machine(tmp_path), tmp_path, seconds=seconds), [CONV, RELU, Match(3, "onnxruntime")])
+    costs.measure([1, 0, 2], lambda _: None)
+    assert list(costs.ms) == in_time
     assert not costs.known(2)
     assert not costs.failures
 
@@ -113,12 +104,14 @@ def test_equal_structures_cost_one_measurement(tmp_path: Path) -> None:
     assert len(timed(here)) == 1
 
 
-def test_costs_share_a_key_only_where_as_much_is_flushed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    match, settings, found = Match(1, "onnxruntime", "default"), replace(SETTINGS, flush=True), set()
-    for touched in (100 * 2**20, 200 * 2**20):
-        monkeypatch.setattr(cold_caches, "touched_bytes", lambda graph, nodes, widths, touched=touched: touched)
-        found.add(CostKeys(build_graph(chain(3)), make_setting(tmp_path).target, settings).of(match))
-    assert len(found) == 1, "a processor's flush ends at 64 MB"
+def test_costs_share_a_key_only_where_as_much_is_flushed(tmp_path: Path) -> None:
+    keys = []
+    for mebibytes in (1, 100, 200):
+        b = Builder("flushed")
+        part, rest = b.op("Relu", b.input("x", (1, 16))), b.op("Tanh", b.input("y", (mebibytes, 2**18)))
+        graph, target = build_graph(b.model(part, rest)), make_setting(tmp_path).target
+        keys.append(CostKeys(graph, target, replace(SETTINGS, flush=True)).of(Match(1, "onnxruntime")))
+    assert keys[0] != keys[1] == keys[2], "a processor's flush ends at 64 MB"
 
 
 def test_a_resumed_run_takes_what_it_measured(tmp_path: Path) -> None:
@@ -130,10 +123,3 @@ def test_a_resumed_run_takes_what_it_measured(tmp_path: Path) -> None:
     other = known(meter(here, tmp_path, "other"), [CONV, RELU])
     other.recall()
     assert not other.ms
-
-
-def test_what_is_far_behind_is_bounded_by_the_best_way_known(tmp_path: Path) -> None:
-    costs = known(meter(machine(tmp_path), tmp_path), [CONV])
-    assert costs.give_up_ms(CONV) == math.inf
-    costs.measure([0], lambda _: None)
-    assert costs.give_up_ms(CONV) == pytest.approx(4 * 5.0)

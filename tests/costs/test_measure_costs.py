@@ -3,7 +3,7 @@
 import math
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
-from typing import Any, cast
+from typing import Any
 
 import numpy as np
 import pytest
@@ -237,43 +237,53 @@ def test_a_profile_tells_what_is_rewritten_too() -> None:
     assert ("quick", "default~r") not in space.cost.borders
 
 
-def test_a_rewritten_model_is_profiled_before_one_of_a_library_that_is_far_behind() -> None:
-    asked: list[tuple[str, bool]] = []
+def profiled(matches: Sequence[Match], **more: Any) -> tuple[KnownCosts, list[ProfileRequest], int]:
+    """What is known of ``matches`` when the needed regions were profiled; all regions in their order; the number of
+    those that are needed."""
+    asked: list[tuple[list[ProfileRequest], int]] = []
 
-    def told(requests: Sequence[ProfileRequest], needed: int, over: Callable[[], bool]) -> Iterator[Profiled]:
-        asked.extend((one.engine[0], bool(one.sites)) for one in requests)
-        assert needed == 2, "the near ones, not rewritten"
-        return profile(requests, needed, over)
+    def profiler(requests: Sequence[ProfileRequest], needed: int, over: Callable[[], bool]) -> Iterator[Profiled]:
+        asked.append((list(requests), needed))
+        return profile(requests[:needed], needed, over)
 
-    baseline_ms = {(name, "default"): slowness for name, slowness in SLOWNESS.items()}
-    matches = (*MATCHES, *rewritten(SLOWNESS))
     meter: Any = meter_of()
-    profile_engines(CostScope(GRAPH, matches, PROFILED, {}, baseline_ms=baseline_ms), meter, told, lambda _: None)
+    known = profile_engines(CostScope(GRAPH, tuple(matches), PROFILED, {}, **more), meter, profiler, lambda _: None)
+    return known, *asked[0]
+
+
+def variant_of(name: str, backend: str = "quick", base: str = "default") -> list[Match]:
+    return [Match(1 << node, backend, name, base=base) for node in range(SIZE)]
+
+
+ALONE_MS = {(name, "default"): slowness for name, slowness in SLOWNESS.items()}
+
+
+def test_a_rewritten_model_is_profiled_before_one_of_a_library_that_is_far_behind() -> None:
+    _, asked, needed = profiled([*MATCHES, *rewritten(SLOWNESS)], baseline_ms=ALONE_MS)
     near = [(name, rewritten) for rewritten in (False, True) for name in ("quick", "narrow")]
-    assert asked == [*near, ("slow", False), ("slow", True)]
+    assert [(one.engine[0], bool(one.sites)) for one in asked] == [*near, ("slow", False), ("slow", True)]
+    assert needed == 2, "the near ones, not rewritten"
 
 
 def test_engines_of_measured_placements_are_profiled_first_whatever_time_it_takes() -> None:
-    asked: list[tuple[str, str]] = []
-
-    def told(requests: Sequence[ProfileRequest], needed: int, over: Callable[[], bool]) -> Iterator[Profiled]:
-        asked.extend(one.engine for one in requests[:needed])
-        return profile(requests[:needed], needed, over)
-
-    late = [Match(1 << node, "slow", "tiny", base="default") for node in range(SIZE)]
-    baseline_ms = {(name, "default"): slowness for name, slowness in SLOWNESS.items()}
-    matches, meter = (*MATCHES, *late), meter_of()
+    matches = [*MATCHES, *variant_of("tiny", "slow")]
     measured = {index: 0.1 for index, match in enumerate(matches) if match.backend != "narrow"}
-    scope = CostScope(GRAPH, matches, PROFILED, {}, baseline_ms=baseline_ms, measured=measured)
-    known = profile_engines(scope, cast(Any, meter), told, lambda _: None)
-    assert set(asked) == {("slow", "default"), ("slow", "tiny"), ("quick", "default")}
+    known, asked, needed = profiled(matches, baseline_ms=ALONE_MS, measured=measured)
+    assert {one.engine for one in asked[:needed]} == {SLOW, ("slow", "tiny"), QUICK}
     assert not known.late
+
+
+@pytest.mark.parametrize("base", ["default", ""])
+def test_what_never_ran_the_whole_model_is_profiled_in_turn_with_the_best_of_its_family(base: str) -> None:
+    matches = [*MATCHES, *variant_of("half", base=base), *variant_of("tiny")]
+    baseline_ms = {QUICK: 9.0, ("quick", "half"): 4.0, SLOW: 9.0}
+    _, asked, needed = profiled(matches, baseline_ms=baseline_ms)
+    assert {one.engine[1] for one in asked[:needed]} == ({"half", "tiny"} if base else {"half"})
 
 
 @pytest.mark.parametrize("answer", [None, NO, "fails standalone"], ids=["late", "not profiled", "part fails"])
 def test_matches_of_measured_placements_are_in_the_space_whatever_else_is_known(answer: Failure | str | None) -> None:
-    whole = [Match(1 << node, "quick", "tiny", base="default") for node in range(SIZE)]
-    matches = (*MATCHES, *whole)
+    matches = (*MATCHES, *variant_of("tiny"))
     measured = {len(MATCHES) + node: 0.5 for node in range(2)}
 
     def profiler(requests: Sequence[ProfileRequest], needed: int, over: Callable[[], bool]) -> Iterator[Profiled]:
@@ -298,8 +308,7 @@ def test_matches_of_measured_placements_are_in_the_space_whatever_else_is_known(
 
 @pytest.mark.parametrize("before", [False, True], ids=["new", "timed alone by an earlier run"])
 def test_an_engine_whose_profile_came_too_late_takes_no_part_where_its_family_has_one(before: bool) -> None:
-    late = [Match(1 << node, "quick", "tiny", base="default") for node in range(SIZE)]
-    late += [Match(BOTH, "quick", "tiny~r", base="default", edits=(("r", BOTH),))]
+    late = [*variant_of("tiny"), Match(BOTH, "quick", "tiny~r", base="default", edits=(("r", BOTH),))]
 
     def told(requests: Sequence[ProfileRequest], needed: int, over: Callable[[], bool]) -> Iterator[Profiled]:
         return profile([one for one in requests if one.engine[1] != "tiny"], needed, over)
@@ -368,20 +377,3 @@ def test_parts_of_a_kernel_are_timed_for_what_each_is_worth_where_it_is_on_its_o
     known = time_kernels(KnownCosts(scope), Costs(meter, matches, 4.0), lambda _: None)
     assert known.node_ms(QUICK)[0] == pytest.approx(9.0)
     assert known.node_ms(SLOW)[0] == pytest.approx(1.0)
-
-
-@pytest.mark.parametrize("base", ["default", ""])
-def test_what_never_ran_the_whole_model_is_profiled_in_turn_with_the_best_of_its_family(base: str) -> None:
-    asked: list[str] = []
-
-    def profiler(requests: Sequence[ProfileRequest], needed: int, over: Callable[[], bool]) -> Iterator[Profiled]:
-        asked.extend(one.engine[1] for one in requests[:needed])
-        return iter(())
-
-    half = [Match(1 << node, "quick", "half", base=base) for node in range(SIZE)]
-    tiny = [Match(1 << node, "quick", "tiny", base="default") for node in range(SIZE)]
-    baseline_ms = {("quick", "default"): 9.0, ("quick", "half"): 4.0, ("slow", "default"): 9.0}
-    meter: Any = meter_of()
-    scope = CostScope(GRAPH, (*MATCHES, *half, *tiny), PROFILED, {}, baseline_ms=baseline_ms)
-    profile_engines(scope, meter, profiler, lambda _: None)
-    assert set(asked) == ({"half", "tiny"} if base else {"half"})

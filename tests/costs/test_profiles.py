@@ -41,12 +41,6 @@ WHOLE = Region(GRAPH.all_nodes, "openvino", "default")
 QUICK = TimingSettings(1, 3, 0.0, 1.0)
 
 
-def told(*labels: str) -> list[int]:
-    """The node sets of kernels of these names."""
-    kernels = [KernelTime(label, 1.0) for label in labels]
-    return [nodes for nodes, _ in kernels_of(GRAPH, WHOLE, extract(GRAPH, WHOLE.nodes), kernels)]
-
-
 def test_names_of_nodes_and_tensors_are_found_in_what_libraries_call_kernels() -> None:
     assert names_in("n3_Conv/WithoutBiases,Multiply_38242,n5_QuantizeLinear") == ("n3_Conv", "n5_QuantizeLinear")
     assert names_in("t12_nchwc") == ("t12",)
@@ -55,31 +49,34 @@ def test_names_of_nodes_and_tensors_are_found_in_what_libraries_call_kernels() -
     assert names_in("reorder_token_4") == names_in("Transpose_token_7") == ()
 
 
-def test_a_kernel_has_the_nodes_that_were_fused_into_it() -> None:
-    assert told("n0_Conv/WithoutBiases,n0_Conv,n1_Relu", "n2_Conv", "n3_Relu", "n4_Conv")[0] == 0b11
+@pytest.mark.parametrize(
+    ("labels", "found"),
+    [
+        # what was fused into a kernel is its
+        (("n0_Conv/WithoutBiases,n0_Conv,n1_Relu", "n2_Conv", "n3_Relu", "n4_Conv"), [0b11, 0b100, 0b1000, 0b10000]),
+        # a heavy operator after which no kernel is called is in that of the next operator
+        (("t1_nchwc", "t3_nchwc", "o0"), [0b11, 0b1100, 0b110000]),
+        # a kernel of the library's own is no node's
+        (("reorder_token_3", "n0_Conv", "n2_Conv", "n4_Conv"), [0, 0b1, 0b100, 0b10000]),
+    ],
+)
+def test_the_nodes_of_a_kernel(labels: tuple[str, ...], found: list[int]) -> None:
+    kernels = [KernelTime(label, 1.0) for label in labels]
+    assert [nodes for nodes, _ in kernels_of(GRAPH, WHOLE, extract(GRAPH, WHOLE.nodes), kernels)] == found
 
 
-def test_a_heavy_operator_that_no_kernel_is_called_after_is_in_that_of_the_next_operator() -> None:
-    assert told("t1_nchwc", "t3_nchwc", "o0") == [0b11, 0b1100, 0b110000]
-
-
-def test_a_kernel_of_the_librarys_own_is_nobodys_work() -> None:
-    assert told("reorder_token_3", "n0_Conv", "n2_Conv", "n4_Conv")[0] == 0
-
-
-def test_all_nodes_together_take_what_the_region_takes_and_what_is_fused_costs_nothing() -> None:
+@pytest.mark.parametrize(
+    ("times_ms", "contended", "together"), [((8.0, 8.0, 9.0), False, 8.0), ((40.0,), True, 4.0)]
+)
+def test_all_nodes_together_take_what_the_region_takes_or_their_kernels_if_that_was_contended(
+    times_ms: tuple[float, ...], contended: bool, together: float
+) -> None:
     kernels = ((0x3, 2.0), (0xC, 1.0), (0x30, 1.0), (0, 4.0))
-    answer = KernelTimes(kernels, (8.0, 8.0, 9.0))
+    answer = KernelTimes(kernels, times_ms, contended=contended)
     found = node_ms(GRAPH, ProfileRequest(("a", "default"), WHOLE), answer)["a", "default"]
-    assert sum(found.values()) == pytest.approx(8.0)
-    assert found[0] == pytest.approx(4.0)
-    assert found[1] == found[3] == found[5] == 0.0
-
-
-def test_where_the_region_was_disturbed_its_kernels_are_believed_as_they_are() -> None:
-    kernels = ((0x3, 2.0), (0xC, 1.0), (0x30, 1.0))
-    found = node_ms(GRAPH, ProfileRequest(("a", "default"), WHOLE), KernelTimes(kernels, (40.0,), contended=True))
-    assert sum(found["a", "default"].values()) == pytest.approx(4.0)
+    assert sum(found.values()) == pytest.approx(together)
+    assert found[0] == pytest.approx(together / 2)
+    assert found[1] == found[3] == found[5] == 0.0, "what is fused costs nothing"
 
 
 def test_a_part_that_a_path_leaves_and_enters_again_is_cut_in_convex_ones() -> None:

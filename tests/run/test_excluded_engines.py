@@ -1,9 +1,6 @@
 """Which engines are not tried on parts: slow precisions, and what stands on an engine that is far behind."""
 
-from collections.abc import Callable
 from pathlib import Path
-from types import SimpleNamespace
-from typing import Any
 
 from collage_evo.answer.baselines import Baseline
 from collage_evo.backends.registry import get_backend
@@ -19,22 +16,15 @@ Engine = tuple[str, str]
 SLOWER = DEFAULT_POLICY.precision_slower
 
 
-def run_of(say: Callable[[str], None]) -> Any:
-    """What a stage knows of a run with the default policy."""
-    config = SimpleNamespace(policy=DEFAULT_POLICY)
-    return SimpleNamespace(reporter=SimpleNamespace(log=say), limits=SimpleNamespace(budget=0.02), config=config)
-
-
 def found_with(times: dict[Engine, float], error: float = 0.01) -> tuple[set[Engine], list[str]]:
     """What is excluded where single backends take so many ms, in lower precisions with ``error``, and messages."""
     said: list[str] = []
-    run = run_of(said.append)
     alone = [
         Baseline(variant, name, variant, Path(name), Outcome(ms, error=error), exact=variant == "default")
         for (name, variant), ms in times.items()
     ]
     backends = (get_backend("openvino"), get_backend("onnxruntime"), StandingBackend())
-    return set(excluded_engines(run, alone, backends)), said
+    return set(excluded_engines(alone, backends, DEFAULT_POLICY, 0.02, said.append)), said
 
 
 def engines_below(found: set[Engine]) -> set[Engine]:
@@ -77,7 +67,6 @@ def test_a_precision_that_is_slower_than_float32_is_left_out_with_what_stands_on
 
 
 def test_what_was_not_tried_alone_for_want_of_time_is_not_tried_on_parts() -> None:
-    run = run_of(lambda text: None)
     late = Outcome.unfit(Failure(Fault.NO_TIME, "not tried"))
     alone = [
         Baseline("openvino", "openvino", "default", Path("a"), Outcome(1.0, error=0.0)),
@@ -85,7 +74,7 @@ def test_what_was_not_tried_alone_for_want_of_time_is_not_tried_on_parts() -> No
         Baseline("onnxruntime", "onnxruntime", "default", Path("c"), late),
     ]
     openvino, onnxruntime = get_backend("openvino"), get_backend("onnxruntime")
-    found = excluded_engines(run, alone, (openvino, onnxruntime))
+    found = excluded_engines(alone, (openvino, onnxruntime), DEFAULT_POLICY, 0.02, print)
     assert {name for backend, name in found if backend == "onnxruntime"} == {v.name for v in onnxruntime.variants}
     of_bf16 = {variant.name for variant in openvino.variants if variant.base == "bf16"}
     assert {name for backend, name in found if backend == "openvino"} == of_bf16 | {"bf16-cast"}

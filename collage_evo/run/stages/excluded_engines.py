@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Collection, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterator, Sequence
 
 from collage_evo.answer.baselines import Baseline, best_single, latencies
 from collage_evo.backends.base import Backend
@@ -12,23 +12,26 @@ from collage_evo.backends.registry import get_backend
 from collage_evo.backends.variants import Variant, engine_name
 from collage_evo.genome.cost_model import Engine
 from collage_evo.genome.failure import Failure, Fault
+from collage_evo.policy import Policy
 from collage_evo.pruning import COARSE_PRECISION, SLOW_ENGINE, SLOW_PRECISION, SPENT_PRECISION, UNTIMED_ENGINE
 from collage_evo.report.words import format_engine, format_name, format_ratio
-from collage_evo.run.context import RunContext
+
+Log = Callable[[str], None]
 
 
 def excluded_engines(
-    run: RunContext, baselines: Sequence[Baseline], backends: Sequence[Backend]
+    baselines: Sequence[Baseline], backends: Sequence[Backend], policy: Policy, budget: float, log: Log
 ) -> dict[Engine, Failure]:
     """Engines that are not tried on parts of the model, each with the reason; logs the slow ones."""
-    slow = _slow_precisions(run, baselines) | _untried(baselines, backends) | _needless(baselines)
-    return slow | _slow_dependents(run, baselines, backends, slow) | _other_ways(run, baselines, backends, slow)
+    slow = _slow_precisions(baselines, policy.precision_slower, log)
+    slow |= _untried(baselines, backends) | _needless(baselines)
+    dependents = _slow_dependents(baselines, backends, slow, budget, log)
+    return slow | dependents | _other_ways(baselines, backends, slow, policy, budget, log)
 
 
-def _slow_precisions(run: RunContext, baselines: Sequence[Baseline]) -> dict[Engine, Failure]:
+def _slow_precisions(baselines: Sequence[Baseline], slower: float, log: Log) -> dict[Engine, Failure]:
     """Engines of a lower precision in which their single backend is slower than in float32 there."""
-    times, slower = latencies(baselines), run.config.policy.precision_slower
-    slow = {}
+    times, slow = latencies(baselines), {}
     for (backend, name), ms in times.items():
         variant = get_backend(backend).variant(name)
         default = times.get((backend, _usual(get_backend(backend), variant)))
@@ -36,7 +39,7 @@ def _slow_precisions(run: RunContext, baselines: Sequence[Baseline]) -> dict[Eng
             longer = f"takes {format_ratio(ms / default)} times as long as in float32 here"
             why = f"{longer}: it is not tried on parts of the model"
             slow[backend, name] = Failure(Fault.FAR_BEHIND, why, rule=SLOW_PRECISION.name)
-            run.reporter.log(f"{format_engine(backend, name)} {why}")
+            log(f"{format_engine(backend, name)} {why}")
     return slow
 
 
@@ -62,7 +65,12 @@ def _needless(baselines: Sequence[Baseline]) -> dict[Engine, Failure]:
 
 
 def _other_ways(
-    run: RunContext, baselines: Sequence[Baseline], backends: Sequence[Backend], slow: Collection[Engine]
+    baselines: Sequence[Baseline],
+    backends: Sequence[Backend],
+    slow: Collection[Engine],
+    policy: Policy,
+    budget: float,
+    log: Log,
 ) -> dict[Engine, Failure]:
     """Of two ways into one precision, a setting for whole pieces and Casts, the one with less to gain.
 
@@ -70,7 +78,6 @@ def _other_ways(
     which pays if the precision itself uses up much of the budget; if it uses up nearly all, nothing is left for int8.
     """
     errors = {(b.backend, b.variant): b.outcome.error for b in baselines}
-    policy, budget = run.config.policy, run.limits.budget
     excluded = {}
     for backend in backends:
         for variant, setting in _in_two_ways(backend):
@@ -85,7 +92,7 @@ def _other_ways(
                 why = f"{text}: it is tried operator by operator"
                 excluded[engine] = Failure(Fault.NEEDLESS, why, rule=SPENT_PRECISION.name)
             kind = variant.arithmetic.value
-            run.reporter.log(f"{text}: operators in {kind} and in float32 are tried in one piece")
+            log(f"{text}: operators in {kind} and in float32 are tried in one piece")
     return excluded
 
 
@@ -108,11 +115,11 @@ def _in_two_ways(backend: Backend) -> Iterator[tuple[Variant, str]]:
 
 
 def _slow_dependents(
-    run: RunContext, baselines: Sequence[Baseline], backends: Sequence[Backend], slow: Collection[Engine]
+    baselines: Sequence[Baseline], backends: Sequence[Backend], slow: Collection[Engine], budget: float, log: Log
 ) -> dict[Engine, Failure]:
     """Engines that stand on one that is ``slow``, far behind, or does not run the whole model."""
     times = latencies(baselines)
-    best_ms = best_single(baselines, run.limits.budget).outcome.latency_ms or math.inf
+    best_ms = best_single(baselines, budget).outcome.latency_ms or math.inf
     far_ms = SLOW_ENGINE.number * best_ms
     excluded = {}
     for backend in backends:
@@ -128,7 +135,7 @@ def _slow_dependents(
         if text:
             names = " and ".join(map(format_name, text))
             behind = "the baseline is far behind or fails"
-            run.reporter.log(f"{backend.name} does not use {names}: {behind}")
+            log(f"{backend.name} does not use {names}: {behind}")
     return excluded
 
 

@@ -53,7 +53,7 @@ def find_matches(
     recorded = run.store.get(MATCHES, Enumerated)
     if recorded is not None and recorded.of == of:
         return recorded.found
-    excluded = excluded_engines(run, baselines, backends)
+    excluded = excluded_engines(baselines, backends, run.config.policy, run.limits.budget, run.reporter.log)
     matches = enumerate_matches(
         model.graph,
         backends,
