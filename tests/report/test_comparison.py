@@ -1,10 +1,10 @@
-"""What a comparison tells a person and a script follows from intervals and errors."""
+"""Comparison of an artifact: exit code and verdict follow from intervals and errors, errors first."""
 
 from __future__ import annotations
 
-import io
 import re
 from dataclasses import replace
+from functools import partial
 
 import pytest
 
@@ -21,13 +21,15 @@ from collage_evo.report.comparison import (
     print_comparison,
     verdict,
 )
-from collage_evo.report.console import PlainConsole
 from collage_evo.report.result import FrontPoint
+from tests.support.terminal import printed
 
 OURS = Side(ARTIFACT, latency_ms=2.0, error=0.01)
+OVER = replace(OURS, error=0.03)
+DEAD = Side(ARTIFACT, reason="no such processor")
 
 
-def over(low: float, high: float) -> Ratio:
+def ratio(low: float, high: float) -> Ratio:
     return Ratio((low * high) ** 0.5, low, high, (low, high))
 
 
@@ -48,13 +50,17 @@ def beside(*front: Side, ours: Side = OURS) -> Comparison:
     return replace(plain, front=tuple(replace(side, feasible=True) for side in front), made_on="an old processor")
 
 
-def point(how: str, ms: float, ratio: Ratio) -> Side:
-    return Side(how, True, ms, 0.0, ratio, True, before=FrontPoint(1.5, 0.01, how, how, ("float32",)))
+def point(how: str, ms: float, over: Ratio) -> Side:
+    return Side(how, True, ms, 0.0, over, True, before=FrontPoint(1.5, 0.01, how, how, ("float32",)))
 
 
-FASTER = Side("slow", latency_ms=3.0, error=0.0, over=over(1.4, 1.6), raced=True)
-LEVEL = Side("level", latency_ms=2.0, error=0.0, over=over(0.9, 1.1), raced=True)
-BEATEN = Side("fast", latency_ms=1.0, error=0.0, over=over(0.4, 0.6), raced=True)
+FASTER = Side("slow", latency_ms=3.0, error=0.0, over=ratio(1.4, 1.6), raced=True)
+LEVEL = Side("level", latency_ms=2.0, error=0.0, over=ratio(0.9, 1.1), raced=True)
+BEATEN = Side("fast", latency_ms=1.0, error=0.0, over=ratio(0.4, 0.6), raced=True)
+INEXACT = replace(BEATEN, error=0.5)
+MIXTURE, SLOW = point("a mixture", 1.8, ratio(0.85, 0.95)), point("a slow one", 3.0, ratio(1.0, 1.1))
+WITHIN = "The artifact's error is 0.01 (budget 0.02)."
+CALL = "A call of the artifact's session adds 1.20 ms, no less than it wins over slow with its defaults"
 
 
 @pytest.mark.parametrize(
@@ -63,97 +69,96 @@ BEATEN = Side("fast", latency_ms=1.0, error=0.0, over=over(0.4, 0.6), raced=True
         (comparison(FASTER, LEVEL), 1.0, 0),
         (comparison(FASTER), 2.0, SLOWER),
         (comparison(FASTER, BEATEN), 1.0, SLOWER),
-        (comparison(replace(BEATEN, error=0.5)), 1.0, 0),
-        (comparison(FASTER, ours=replace(OURS, error=0.03)), 1.0, OVER_BUDGET),
-        (comparison(BEATEN, ours=replace(OURS, error=0.03)), 1.0, OVER_BUDGET),
-        (comparison(FASTER, ours=Side(ARTIFACT, reason="no such processor")), 1.0, OVER_BUDGET),
-        (comparison(FASTER, ours=Side(ARTIFACT, reason="no such processor"), budget=None), 1.0, OVER_BUDGET),
-        (comparison(FASTER, ours=replace(OURS, error=0.03), budget=None), 1.0, 0),
+        (comparison(INEXACT), 1.0, 0),
+        (comparison(FASTER, ours=OVER), 1.0, OVER_BUDGET),
+        (comparison(BEATEN, ours=OVER), 1.0, OVER_BUDGET),
+        (comparison(FASTER, ours=DEAD), 1.0, OVER_BUDGET),
+        (comparison(FASTER, ours=DEAD, budget=None), 1.0, OVER_BUDGET),
+        (comparison(FASTER, ours=OVER, budget=None), 1.0, 0),
+        (beside(MIXTURE), 1.0, 0),
     ],
     ids=["fine", "not enough", "beaten", "beaten by who is too wrong", "too wrong", "too wrong first", "dead",
-         "dead without a budget", "no budget"],
+         "dead without a budget", "no budget", "a point of the front is no library"],
 )  # fmt: skip
-def test_a_script_hears_of_what_is_certain_and_of_errors_first(found: Comparison, at_least: float, code: int) -> None:
+def test_exit_code(found: Comparison, at_least: float, code: int) -> None:
     assert found.exit_code(at_least) == code
 
 
-def test_the_verdict_names_the_fastest_library_that_keeps_the_budget() -> None:
-    told = verdict(comparison(FASTER, LEVEL, replace(BEATEN, error=0.5)))
-    assert told == (
-        "The artifact is 0.99 [0.90, 1.10] times as fast as level with its defaults, the fastest that meets the "
-        "budget "
-        "(whether at least 1 is not certain: --seconds gives more turns); its error is 0.01 (budget 0.02)."
-    )
-    assert "not certain" not in verdict(comparison(FASTER))
+@pytest.mark.parametrize(
+    ("found", "sentence"),
+    [
+        (comparison(FASTER, LEVEL, INEXACT),
+         "The artifact is 0.99 [0.90, 1.10] times as fast as level with its defaults, the fastest that meets the "
+         "budget (whether at least 1 is not certain: --seconds gives more turns); its error is 0.01 (budget 0.02)."),
+        (comparison(FASTER), "The artifact is 1.50 [1.40, 1.60] times as fast as slow with its defaults, the fastest "
+         "that meets the budget; its error is 0.01 (budget 0.02)."),
+        (comparison(FASTER, BEATEN), "Slower: the artifact is not 1 times as fast as fast with its defaults; the "
+         "artifact is 0.49 [0.40, 0.60] times as fast as fast with its defaults, the fastest that meets the budget. "
+         "Its error is 0.01 (budget 0.02)."),
+        (comparison(ours=OVER), "The artifact exceeds the budget: its error is 0.03 (budget 0.02)."),
+        (comparison(ours=DEAD), "The artifact does not run here: no such processor."),
+        (beside(point("a level one", 1.9, ratio(0.9, 1.1))),
+         f"{WITHIN} Nothing of its front is faster here for certain."),
+        (beside(point("a level one", 1.9, ratio(0.9, 1.1)), MIXTURE),
+         f"{WITHIN} Of its front, a mixture is faster here: the artifact is 0.90 [0.85, 0.95] times as fast: run the "
+         "search again on this machine."),
+        *((beside(SLOW, MIXTURE, ours=ours), f"{start} The fastest of its front that meets the budget here is a "
+           "mixture: run the search again on this machine.")
+          for ours, start in ((OVER, "The artifact exceeds the budget: its error is 0.03 (budget 0.02)."),
+                              (DEAD, "The artifact does not run here: no such processor."))),
+        (beside(ours=DEAD), "The artifact does not run here: no such processor. Nothing of its front meets the "
+         "budget here: run the search again on this machine."),
+    ],
+)  # fmt: skip
+def test_verdict(found: Comparison, sentence: str) -> None:
+    assert verdict(found) == sentence
 
 
-def test_the_verdict_says_where_a_call_adds_as_much_as_the_artifact_wins() -> None:
-    short = replace(comparison(FASTER), call_ms=1.2)
-    told = "A call of the artifact's session adds 1.20 ms, no less than it wins over slow with its defaults"
-    assert told in verdict(short)
-    for call_ms in (0.9, None):
-        assert "session" not in verdict(replace(short, call_ms=call_ms))
-    assert "session" not in verdict(replace(comparison(BEATEN), call_ms=1.2)), "it wins nothing"
-
-
-def test_the_verdict_says_who_beats_it_and_what_it_breaks() -> None:
-    assert "not 1 times as fast as fast with its defaults" in verdict(comparison(FASTER, BEATEN))
-    assert "exceeds the budget: its error is 0.03" in verdict(comparison(ours=replace(OURS, error=0.03)))
-    assert "does not run here: no such processor" in verdict(
-        comparison(ours=Side(ARTIFACT, reason="no such processor"))
-    )
-
-
-def test_a_point_of_the_front_that_is_faster_for_certain_is_a_reason_to_search_again() -> None:
-    level, faster = point("a level one", 1.9, over(0.9, 1.1)), point("a mixture", 1.8, over(0.85, 0.95))
-    assert verdict(beside(level)) == (
-        "The artifact's error is 0.01 (budget 0.02). Nothing of its front is faster here for certain."
-    )
-    assert verdict(beside(level, faster)) == (
-        "The artifact's error is 0.01 (budget 0.02). Of its front, a mixture is faster here: the artifact is 0.90 "
-        "[0.85, 0.95] times as fast: run the search again on this machine."
-    )
-    assert beside(faster).exit_code(1.0) == 0, "it is no library"
-
-
-@pytest.mark.parametrize("ours", [replace(OURS, error=0.03), Side(ARTIFACT, reason="no such processor")])
-def test_where_the_artifact_is_of_no_use_the_fastest_of_its_front_is_named(ours: Side) -> None:
-    slow, fast = point("a slow one", 3.0, over(1.0, 1.1)), point("a fast one", 1.8, over(0.85, 0.95))
-    told = verdict(beside(slow, fast, ours=ours))
-    assert told.endswith("The fastest of its front that meets the budget here is a fast one: run the search again on "
-                         "this machine.")  # fmt: skip
-    assert verdict(beside(ours=ours)).endswith("Nothing of its front meets the budget here: run the search again on "
-                                               "this machine.")  # fmt: skip
+@pytest.mark.parametrize(
+    ("found", "call_ms", "mentioned"),
+    [
+        (comparison(FASTER), 1.2, True),
+        (comparison(FASTER), 0.9, False),
+        (comparison(FASTER), None, False),
+        (comparison(BEATEN), 1.2, False),
+    ],
+)
+def test_a_call_is_mentioned_if_it_adds_as_much_as_the_artifact_wins(
+    found: Comparison, call_ms: float | None, mentioned: bool
+) -> None:
+    assert (CALL in verdict(replace(found, call_ms=call_ms))) is mentioned
 
 
 def test_a_table_with_the_front_has_times_and_errors_then_and_now() -> None:
-    console = PlainConsole(width=200, file=io.StringIO(), record=True)
-    found = replace(beside(point("a mixture", 1.8, over(0.85, 0.95))), other_processor="it lacks avx2")
-    print_comparison(found, 1.0, console)
-    text = console.export_text()
-    assert re.search(r"ms +artifact over it +error +ms then +error then", text)
-    assert re.search(r"the artifact; the cheapest cover +2 +1\.0e-02 +2\.5 +2\.0e-02", text)
-    assert re.search(r"a mixture +1\.8 +0\.90 \[0\.85, 0\.95\] +0\.0e\+00 +1\.5 +1\.0e-02", text)
+    found = replace(beside(MIXTURE), other_processor="it lacks avx2")
+    text = " ".join(printed(partial(print_comparison, found, 1.0), 200).split())
+    assert re.search(r"ms artifact over it error ms then error then", text)
+    assert re.search(r"the artifact; the cheapest cover 2 1\.0e-02 2\.5 2\.0e-02", text)
+    assert re.search(r"a mixture 1\.8 0\.90 \[0\.85, 0\.95\] 0\.0e\+00 1\.5 1\.0e-02", text)
     assert "Then: as the run measured it, on an old processor." in text
     assert "it lacks avx2. The answer is compiled again for this one." in text
-    print_comparison(comparison(FASTER), 1.0, console)
-    assert "then" not in console.export_text()
+    assert "then" not in printed(partial(print_comparison, comparison(FASTER), 1.0))
 
 
-def test_another_processor_another_file_and_converted_models_are_told() -> None:
-    plain = comparison(FASTER)
-    odd = replace(
-        plain, other_processor="it lacks avx2", other_file=True, libraries=(replace(FASTER, own_settings=False),)
-    )
+def test_another_processor_another_file_and_converted_models_have_notes() -> None:
+    plain, converted = comparison(FASTER), replace(FASTER, own_settings=False)
+    odd = replace(plain, other_processor="it lacks avx2", other_file=True, libraries=(converted,))
     assert len(notes(plain)) == 1
-    assert [told.split(":")[0] for told in notes(odd)[1:]] == ["Converted", "Another processor", "Another file"]
+    assert [note.split(":")[0] for note in notes(odd)[1:]] == ["Converted", "Another processor", "Another file"]
 
 
-def test_what_a_library_says_for_itself_is_a_sentence_and_kept_apart() -> None:
-    raw = "tvm: InternalError: Check failed: (msgs[i].IsNested()) is false"
-    side = failed(Side("tvm"), Failure(Fault.BUILD, detail=raw))
-    assert side.reason == "TVM cannot compile it"
-    assert side.detail == f"build: {raw}"
-    assert failed(Side(ARTIFACT), Failure(Fault.REFUSED, "it needs avx512")).reason == "refused: it needs avx512"
-    side = failed(point("a mixture", 1.8, over(0.8, 0.9)), Failure(Fault.BUILD, detail=raw))
-    assert (side.reason, side.detail) == ("cannot compile it", f"build: {raw}")
+RAW = "tvm: InternalError: Check failed: (msgs[i].IsNested()) is false"
+
+
+@pytest.mark.parametrize(
+    ("side", "failure", "reason", "detail"),
+    [
+        (Side("tvm"), Failure(Fault.BUILD, detail=RAW), "TVM cannot compile it", f"build: {RAW}"),
+        (MIXTURE, Failure(Fault.BUILD, detail=RAW), "cannot compile it", f"build: {RAW}"),
+        (Side(ARTIFACT), Failure(Fault.REFUSED, "it needs avx512"), "refused: it needs avx512", ""),
+    ],
+)
+def test_the_message_of_a_library_is_kept_apart_from_the_reason(
+    side: Side, failure: Failure, reason: str, detail: str
+) -> None:
+    assert (failed(side, failure).reason, failed(side, failure).detail) == (reason, detail)

@@ -12,9 +12,9 @@ from collage_evo.report.console import PlainConsole
 WIDTH = 80
 
 
-def printed(show: Callable[[Console], object]) -> str:
+def printed(show: Callable[[Console], object], width: int = WIDTH) -> str:
     """What ``show`` prints there."""
-    console = PlainConsole(width=WIDTH, file=io.StringIO(), record=True)
+    console = PlainConsole(width=width, file=io.StringIO(), record=True)
     show(console)
     return console.export_text()
 
