@@ -25,7 +25,6 @@ from collage_evo.report.result import Result
 from collage_evo.report.summary import (
     describe_answer,
     describe_gain,
-    describe_library,
     describe_speed,
     format_level,
     gains,
@@ -163,22 +162,17 @@ def write_overview(path: Path, finished: Mapping[str, Finished], directory: Path
 def bars(result: Result) -> list[Bar]:
     """The answer, each library with its defaults, and the best single one: longer bars are slower; the answer is
     first."""
-    longest = max([1.0, *(library.speedup.estimate for library in result.libraries)])
-    longest = max(longest, result.speedup_over_best_single.estimate)
-    bars_drawn = [Bar("The answer", 100 / longest, describe_speed(result), answer=True)]
-    others = {describe_library(one): one.speedup for one in result.libraries if not one.speedup.by_definition}
-    if not result.speedup_over_best_single.by_definition:
-        others.setdefault(format_name(result.best_single), result.speedup_over_best_single)
-    over = {describe_library(one) for one in result.libraries if not one.keeps}
-    bars_drawn += [
-        Bar(
-            name,
-            100 * speedup.estimate / longest,
-            f"the answer is {describe_gain(speedup)} as fast{'; it exceeds the budget' if name in over else ''}",
-        )
-        for name, speedup in sorted(others.items(), key=lambda item: item[1].estimate)
-    ]
-    return bars_drawn
+    speedups = {one.name: one.speedup for one in result.libraries}
+    speedups.setdefault(result.best_single, result.speedup_over_best_single)
+    over = {one.name for one in result.libraries if not one.keeps}
+    longest = max(1.0, *(speedup.estimate for speedup in speedups.values()))
+    drawn = [Bar("The answer", 100 / longest, describe_speed(result), answer=True)]
+    for name, speedup in sorted(speedups.items(), key=lambda item: item[1].estimate):
+        if not speedup.by_definition:
+            exceeds = "; it exceeds the budget" if name in over else ""
+            label = f"the answer is {describe_gain(speedup)} as fast{exceeds}"
+            drawn.append(Bar(format_name(name), 100 * speedup.estimate / longest, label))
+    return drawn
 
 
 def facts(result: Result) -> list[tuple[str, str]]:

@@ -20,7 +20,6 @@ from collage_evo.report.words import (
     capitalised,
     describe_parts,
     format_count,
-    format_engine,
     format_ms,
     format_name,
     format_ratio,
@@ -168,10 +167,10 @@ def gains(result: Result) -> list[str]:
     for library in sorted(result.libraries, key=lambda one: (one is not best, -one.speedup.estimate)):
         also = f", {rank_of_best(result)}" if library is best else ""
         if library.speedup.by_definition:
-            lines.append(f"this is {describe_library(library)} with its defaults{also}")
+            lines.append(f"this is {format_name(library.name)} with its defaults{also}")
         else:
             wrong = "" if library.keeps else ", which exceeds the budget"
-            lines.append(line(library.speedup, f"{describe_library(library)} with its defaults", f"{also}{wrong}"))
+            lines.append(line(library.speedup, f"{format_name(library.name)} with its defaults", f"{also}{wrong}"))
     return lines
 
 
@@ -210,11 +209,6 @@ def format_interval(speedup: Speedup) -> str:
 def format_level(speedup: Speedup) -> str:
     """Confidence level of the interval, as ``98 %``."""
     return f"{100 * speedup.level:g} %"
-
-
-def describe_library(library: LibraryResult) -> str:
-    """A library with its defaults, in its default precision."""
-    return format_engine(library.backend, library.variant)
 
 
 def describe_gain(speedup: Speedup) -> str:
