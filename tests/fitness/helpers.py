@@ -17,18 +17,31 @@ import onnx
 
 from collage_evo.accuracy.limits import Limits
 from collage_evo.codec import from_json, to_json
-from collage_evo.fitness.jobs import Begin, Compiled, CostJob, Job, Message, Setting, WorkFiles
+from collage_evo.fitness.jobs import Begin, Compiled, CostJob, Job, Measured, Message, Setting, WorkFiles
 from collage_evo.fitness.references import write_references
+from collage_evo.fitness.sandbox import Sandbox
 from collage_evo.fitness.worker import serve
 from collage_evo.fitness.worker_slot import PoolConfig
+from collage_evo.genome.failure import Failure
 from collage_evo.graph.load.inputs import random_inputs
 from collage_evo.graph.reference.reference import reference_outputs
 from collage_evo.hardware.target import Target
 from collage_evo.patterns.match import Region
 from collage_evo.runtime.timing import TimingSettings
-from tests.support.machine import FakeMachine, FakeProcess
+from tests.support.machine import FakeMachine, FakeProcess, setting_of
 from tests.support.models import chain
 from tests.support.quick import QUICK_ALL_CORES, options
+
+LONG_S = 60.0
+"""Nothing takes as long, however busy the machine is: what has not come by then never will."""
+TIMING = TimingSettings(1, 3, 0.001, 5.0)
+
+
+def until(true: Callable[[], object]) -> None:
+    deadline = time.monotonic() + LONG_S
+    while not true():
+        assert time.monotonic() < deadline, "nothing happened"
+        time.sleep(0.001)
 
 
 def make_setting(folder: Path) -> Setting:
@@ -65,6 +78,35 @@ class Answered(PoolConfig):
 
     def process(self, cores: tuple[int, ...]) -> Any:
         return FakeProcess(FakeMachine(self.answer))
+
+
+class Scripted:
+    """A worker process that says ``lines``, and is ``pid`` to the system."""
+
+    def __init__(self, pid: int, lines: Iterator[str]) -> None:
+        self.pid, self.stdin, self.stdout, self._lines = pid, io.StringIO(), self, lines
+
+    def __iter__(self) -> Iterator[str]:
+        return self._lines
+
+    def close(self) -> None:
+        """Its lines end by themselves."""
+
+    def poll(self) -> None:
+        """It runs."""
+
+    def wait(self) -> int:
+        return 0
+
+    def kill(self) -> None:
+        """It has no process."""
+
+
+def answered(pid: int, clock: Callable[[], float], lines: Iterator[str]) -> Measured | Failure:
+    """The answer to a job that may take 60 s by ``clock``, of a process that says ``lines``."""
+    start: Any = lambda *_: Scripted(pid, lines)  # noqa: E731
+    with Sandbox(setting_of(), (), 2**40, start, clock) as sandbox:
+        return sandbox.call(cost_job(3), 60.0)
 
 
 @dataclass

@@ -15,10 +15,7 @@ from collage_evo.genome.failure import Failure, Fault
 from collage_evo.graph.check.edges import edge_samples
 from collage_evo.graph.reference.reference import Reference
 from collage_evo.patterns.match import Region
-from collage_evo.runtime.timing import TimingSettings
-from tests.fitness.helpers import make_setting
-
-TIMING = TimingSettings(1, 3, 0.001, 5.0)
+from tests.fitness.helpers import TIMING, make_setting
 
 
 @pytest.mark.parametrize("backend", ["onnxruntime", "openvino"])

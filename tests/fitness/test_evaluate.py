@@ -20,14 +20,11 @@ from collage_evo.genome.failure import Failure, Fault
 from collage_evo.genome.outcome import Outcome
 from collage_evo.hardware.target import Target
 from collage_evo.patterns.match import Placement, Region
-from collage_evo.runtime.timing import TimingSettings
+from tests.fitness.helpers import LONG_S, TIMING
 from tests.support.machine import setting_of
 
 NO = Failure(Fault.BUILD, "no")
-LONG_S = 60.0
-"""Nothing takes as long."""
 
-TIMING = TimingSettings(1, 3, 0.001, 5.0)
 FAST, SLOW, SLOWER, UNBUILT = (Placement((Region(nodes, "any", "default"),)) for nodes in (1, 2, 4, 8))
 
 

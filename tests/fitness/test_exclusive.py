@@ -1,7 +1,6 @@
 """Who prepares may have company, who times has none, and nobody is taken for hung while it waits."""
 
 import contextlib
-import io
 import itertools
 import os
 import signal
@@ -9,7 +8,7 @@ import subprocess
 import sys
 import threading
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from pathlib import Path
 from typing import IO, Any
 
@@ -39,11 +38,7 @@ from collage_evo.hardware.presence import Doing, Presence, present
 from collage_evo.hardware.private import SHARED, machine_directory
 from collage_evo.patterns.match import Region
 from collage_evo.runtime.timing import TimingSettings
-from tests.fitness.helpers import cost_job, make_setting
-from tests.support.machine import setting_of
-
-LONG_S = 60.0
-"""Nothing takes as long, however busy the machine is: what has not come by then never will."""
+from tests.fitness.helpers import LONG_S, answered, cost_job, make_setting, until
 
 
 class Person(threading.Thread):
@@ -71,13 +66,6 @@ class Person(threading.Thread):
         self.waits.clear()
         until(lambda: self.waits.is_set() or done.is_set())
         return not done.is_set()
-
-
-def until(true: Callable[[], object]) -> None:
-    deadline = time.monotonic() + LONG_S
-    while not true():
-        assert time.monotonic() < deadline, "nothing happened"
-        time.sleep(0.001)
 
 
 def test_all_prepare_side_by_side_and_time_one_after_the_other(tmp_path: Path) -> None:
@@ -216,35 +204,6 @@ def test_a_measuring_process_says_that_it_waits_its_turn(tmp_path: Path) -> None
         threading.Timer(1.5, other.may_end.set).start()
         assert isinstance(sandbox.call(cost_job(3), LONG_S), Measured)
     assert f"{to_json(Waits(), Message)}\n" in heard
-
-
-class Scripted:
-    """A worker process that says ``lines``, and is ``pid`` to the system."""
-
-    def __init__(self, pid: int, lines: Iterator[str]) -> None:
-        self.pid, self.stdin, self.stdout, self._lines = pid, io.StringIO(), self, lines
-
-    def __iter__(self) -> Iterator[str]:
-        return self._lines
-
-    def close(self) -> None:
-        """Its lines end by themselves."""
-
-    def poll(self) -> None:
-        """It runs."""
-
-    def wait(self) -> int:
-        return 0
-
-    def kill(self) -> None:
-        """It has no process."""
-
-
-def answered(pid: int, clock: Callable[[], float], lines: Iterator[str]) -> Measured | Failure:
-    """The answer to a job that may take 60 s by ``clock``, of a process that says ``lines``."""
-    start: Any = lambda *_: Scripted(pid, lines)  # noqa: E731
-    with Sandbox(setting_of(), (), 2**40, start, clock) as sandbox:
-        return sandbox.call(cost_job(3), 60.0)
 
 
 DONE = Measured((1.0,), 0.0, 0.0)

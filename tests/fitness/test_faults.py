@@ -13,15 +13,15 @@ from pathlib import Path
 import onnx
 import pytest
 
+from collage_evo.codec import to_json
 from collage_evo.errors import InputError
-from collage_evo.fitness.compile.cache import PieceCache
-from collage_evo.fitness.jobs import CostJob, Job, Measured, PlacementJob
+from collage_evo.fitness.jobs import CostJob, Job, Measured, Message, PlacementJob
 from collage_evo.fitness.sandbox import Sandbox
-from collage_evo.fitness.worker_context import WorkerContext
+from collage_evo.fitness.worker import failure_of
 from collage_evo.genome.failure import Failure, Fault
 from collage_evo.patterns.match import Region
 from collage_evo.runtime.timing import TimingSettings
-from tests.fitness.helpers import answer_here, cost_job, make_setting
+from tests.fitness.helpers import answered, cost_job, make_setting
 from tests.support.faults import install_faulty
 from tests.support.models import chain
 from tests.support.quick import QUICK, options
@@ -91,23 +91,11 @@ def test_what_goes_wrong_only_after_many_runs_does_not_count(sandbox: Sandbox, v
     assert reason in str(answer)
 
 
-def test_a_full_disk_is_nobodys_fault_and_ends_the_run(
-    sandbox: Sandbox, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    def full(cache: PieceCache) -> None:
-        raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC), "cache/pieces/1")
-
-    with monkeypatch.context() as patch:
-        patch.setattr(WorkerContext, "expect_any_backend", lambda self: None)
-        patch.setattr(PieceCache, "workdir", full)
-        answer = answer_here(make_setting(tmp_path), cost_job(5))
-    assert isinstance(answer, Failure)
-    assert answer.fault.passing, "no other run may believe it"
-    with monkeypatch.context() as patch:
-        patch.setattr("collage_evo.fitness.sandbox.from_json", lambda line, kind: answer)
-        with pytest.raises(InputError, match="cache/pieces/1: No space left on device; make room"):
-            sandbox.call(cost_job(5), 60.0)
-    assert sandbox.call(cost_job(5), 60.0).times_ms
+def test_a_full_disk_is_nobodys_fault_and_ends_the_run() -> None:
+    full = failure_of(OSError(errno.ENOSPC, os.strerror(errno.ENOSPC), "cache/pieces/1"))
+    assert full.fault.passing, "no other run may believe it"
+    with pytest.raises(InputError, match="cache/pieces/1: No space left on device; make room"):
+        answered(os.getpid(), time.monotonic, iter([f"{to_json(full, Message)}\n"]))
 
 
 def _temporary_of(sandbox: Sandbox) -> Path:

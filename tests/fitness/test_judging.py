@@ -29,8 +29,7 @@ from collage_evo.graph.reference.reference import Reference
 from collage_evo.patterns.match import Region
 from collage_evo.runtime.manifest import computes_exactly
 from collage_evo.runtime.session import Session
-from collage_evo.runtime.timing import TimingSettings
-from tests.fitness.helpers import make_setting
+from tests.fitness.helpers import TIMING, make_setting
 from tests.runtime.helpers import TARGET
 from tests.runtime.helpers import whole as whole_program
 from tests.support.clock import install_clock
@@ -39,7 +38,6 @@ from tests.support.models import parse_graph
 from tests.support.rounding import ERROR, RoundingBackend
 
 SAMPLES = 6
-TIMING = TimingSettings(1, 3, 0.001, 5.0)
 METRIC = """
 def closeness(outputs, items):
     return 100.0 - sum(abs(o - i["truth"]).mean() for out, i in zip(outputs, items) for o in out.values())

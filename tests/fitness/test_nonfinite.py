@@ -16,15 +16,13 @@ from collage_evo.fitness.sandbox import Sandbox
 from collage_evo.genome.failure import Failure, Fault
 from collage_evo.graph.load.inputs import random_inputs
 from collage_evo.patterns.match import Region
-from collage_evo.runtime.timing import TimingSettings
-from tests.fitness.helpers import make_setting
+from tests.fitness.helpers import TIMING, make_setting
 
 GATHER = """(float[3] x) => (float[3] y) <float[2] table = {1, 2}> {
     low = Constant <value_float = 0.0> () zero = Mul(x, low)
     index = Cast <to = 7> (zero) y = Gather(table, index)
 }"""
 """NaN and infinity become an index out of range."""
-TIMING = TimingSettings(1, 3, 0.001, 5.0)
 
 
 @pytest.fixture(scope="module")

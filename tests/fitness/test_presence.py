@@ -19,11 +19,13 @@ from collage_evo.fitness.exclusive import ExclusiveTiming
 from collage_evo.hardware.presence import AGAIN_S, Doing, Lookout, Note, Presence, present, waits
 from collage_evo.hardware.private import SHARED, machine_directory
 from collage_evo.hardware.slots import acquire_slot
+from tests.fitness.helpers import until
 
 HOLD_CORE = """
 import sys, time
 from collage_evo.hardware.private import SHARED, machine_directory
 from collage_evo.hardware.slots import acquire_slot
+from tests.fitness.helpers import until
 slot = acquire_slot(((0,),), "process 42 (runs/other)")
 print("held", flush=True)
 time.sleep(600)
@@ -40,13 +42,6 @@ def directory(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 def lookout(directory: Path, report: Callable[[str], None], **given: Any) -> Lookout:
     """One for which every wait has lasted for a minute already."""
     return Lookout(directory, "mine", report, look_s=0.02, now=lambda: time.time() + 60.0, **given)
-
-
-def until(true: Callable[[], object]) -> None:
-    deadline = time.monotonic() + 60
-    while not true():
-        assert time.monotonic() < deadline, "nothing happened"
-        time.sleep(0.01)
 
 
 def test_who_waits_for_cores_hears_which_run_has_them_and_since_when(directory: Path) -> None:

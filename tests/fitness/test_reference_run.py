@@ -32,7 +32,7 @@ from collage_evo.hardware.target import Target
 from collage_evo.patterns.match import Region
 from collage_evo.runtime.session import Session
 from collage_evo.runtime.timing import TimingSettings, measure
-from tests.fitness.helpers import make_setting
+from tests.fitness.helpers import LONG_S, TIMING, make_setting
 
 SETTINGS = TimingSettings(warmup=2, min_runs=12, min_seconds=1.0, max_seconds=60.0)
 
@@ -107,9 +107,7 @@ def test_what_takes_far_too_long_is_not_warmed_up() -> None:
     assert clock.runs == {"slow": 1, "quick": 2}
 
 
-TIMING = TimingSettings(1, 3, 0.001, 5.0)
 REGIONS = tuple(Region(nodes, "onnxruntime") for nodes in (1, 2))
-LONG_S = 60.0
 
 
 @pytest.fixture(params=[1, 2])
