@@ -8,6 +8,7 @@ import threading
 import time
 from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor, wait
+from contextlib import AbstractContextManager
 from itertools import pairwise
 from typing import Any
 
@@ -97,7 +98,7 @@ class Tally:
         return tuple((self._span[end] - self._span[begin]) * 1e3 / (end - begin) for begin, end in pairwise(cuts))
 
 
-class Crowd:
+class Crowd(AbstractContextManager["Crowd"]):
     """Sessions of one model in one process, each called from its own thread on its own cores.
 
     They are loaded one after the other, each by its thread before that is pinned to its cores: OpenVINO determines
@@ -167,8 +168,5 @@ class Crowd:
             thread.shutdown()
         self._sessions = []
 
-    def __enter__(self) -> Crowd:
-        return self
-
-    def __exit__(self, *_: object) -> None:
+    def __exit__(self, *exception: object) -> None:
         self.close()

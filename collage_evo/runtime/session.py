@@ -6,7 +6,6 @@ import contextlib
 import threading
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from types import TracebackType
 from typing import Any
 
 from collage_evo.backends.base import Target
@@ -33,7 +32,7 @@ class SessionOptions:
     enable_profiling: bool = False
 
 
-class Session:
+class Session(contextlib.AbstractContextManager["Session"]):
     """Loaded placements of one model, one for each profile of input shapes; the inputs' shapes choose the placement.
 
     Any other shapes run in the fallback, a single backend that takes any, which is loaded on first use. ``run`` may
@@ -307,12 +306,7 @@ class Session:
                 runner.close()
             self._runners, self._open, self._fallback = {}, None, None
 
-    def __enter__(self) -> Session:
-        return self
-
-    def __exit__(
-        self, kind: type[BaseException] | None, value: BaseException | None, trace: TracebackType | None
-    ) -> None:
+    def __exit__(self, *exception: object) -> None:
         self.close()
 
     def _require_names(self, feeds: Mapping[str, Any]) -> None:
