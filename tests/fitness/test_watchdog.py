@@ -32,15 +32,12 @@ def test_a_process_is_ended_only_while_it_is_in_the_context() -> None:
     assert (done.returncode, done.stdout) == (-signal.SIGALRM, "True\n0.0\n"), done.stderr
 
 
-def test_where_nothing_is_too_slow_nothing_is_ended() -> None:
-    before = signal.getitimer(signal.ITIMER_REAL) == (0.0, 0.0)
-    with watchdog(math.inf):
-        assert (signal.getitimer(signal.ITIMER_REAL) == (0.0, 0.0)) is before
-
-
-def test_a_short_run_has_the_least_patience_and_a_long_one_more() -> None:
+def test_patience_grows_with_what_is_too_slow_and_has_no_end_where_nothing_is() -> None:
     assert timeout_s(1.0) == LEAST_S
     assert LEAST_S < timeout_s(LEAST_S * 1e3) < math.inf
+    before = signal.getitimer(signal.ITIMER_REAL)
+    with watchdog(timeout_s(math.inf)):
+        assert (signal.getitimer(signal.ITIMER_REAL) == (0.0, 0.0)) is (before == (0.0, 0.0))
 
 
 def end_at_work(process: psutil.Process, idle_s: float) -> None:

@@ -148,15 +148,6 @@ def test_without_a_fall_back_a_shape_of_no_profile_is_named(artifact: Path) -> N
         session.run(None, {"x": rows(3), "k": K})
 
 
-def test_a_closed_session_runs_nothing(artifact: Path) -> None:
-    session = collage_evo.load(artifact)
-    session.run(None, {"x": rows(3), "k": K})
-    session.close()
-    for n in (2, 3):
-        with pytest.raises(InputError, match="closed"):
-            session.run(None, {"x": rows(n), "k": K})
-
-
 def test_timing_and_inspection_go_by_profile(
     artifact: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
