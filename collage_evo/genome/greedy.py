@@ -30,9 +30,7 @@ def greedy_placement(space: SearchSpace, preference: Sequence[Engine]) -> Placem
         candidate = space.matches[match]
         return rank.get(candidate.engine, len(rank)), -candidate.nodes.bit_count(), space.ms_per_node(match)
 
-    wishes = [sorted(options, key=order) for options in space.by_cost]
-    cover = find_cover(space, lambda node: wishes[node])
-    return place(cover if cover is not None else known_cover(space), space)
+    return _preferring(space, [sorted(options, key=order) for options in space.by_cost])
 
 
 def backend_placement(space: SearchSpace, backend: str) -> Placement:
@@ -42,12 +40,8 @@ def backend_placement(space: SearchSpace, backend: str) -> Placement:
     """
     plain = [match for match in space.usable if not space.matches[match].rewrites]
     of_backend = [match for match in plain if space.matches[match].backend == backend]
-    covered = 0
-    for match in of_backend:
-        covered |= space.matches[match].nodes
-    filling = [match for match in space.usable if not space.matches[match].nodes & covered]
     try:
-        cover = cheapest_covers(space, allowed=[*of_backend, *filling]).covers[0].matches
+        cover = cheapest_covers(space, allowed=[*of_backend, *_filling(space, of_backend)]).covers[0].matches
     except InputError:  # its matches overlap so that they cannot cover all the nodes it supports
         first = sorted(space.engines, key=lambda engine: (engine[0] != backend, engine))
         return greedy_placement(space, first)
@@ -67,10 +61,9 @@ def rewritten_placement(space: SearchSpace, backend: str) -> Placement | None:
     sites = {space.matches[match].nodes for match in rewritten}
     plain = (match for match in of_backend if not space.matches[match].rewrites)
     inside = [match for match in plain if not any(_around(space.matches[match].nodes, site) for site in sites)]
-    covered = reduce(or_, (space.matches[match].nodes for match in of_backend))
-    filling = [match for match in space.usable if not space.matches[match].nodes & covered]
+    allowed = [*rewritten, *inside, *_filling(space, of_backend)]
     try:
-        return place(cheapest_covers(space, allowed=[*rewritten, *inside, *filling]).covers[0].matches, space)
+        return place(cheapest_covers(space, allowed=allowed).covers[0].matches, space)
     except InputError:
         return None
 
@@ -94,6 +87,16 @@ def engine_placement(space: SearchSpace, engine: Engine) -> Placement:
         further, fewer = len(kinds - precisions), len(precisions - kinds)
         return *others, further, more, fewer, bool(candidate.rewrites), -candidate.nodes.bit_count()
 
-    wishes = [sorted(options, key=order) for options in space.candidates]
+    return _preferring(space, [sorted(options, key=order) for options in space.candidates])
+
+
+def _preferring(space: SearchSpace, wishes: Sequence[Sequence[int]]) -> Placement:
+    """Each node by the first match of its ``wishes`` that fits."""
     cover = find_cover(space, lambda node: wishes[node])
     return place(cover if cover is not None else known_cover(space), space)
+
+
+def _filling(space: SearchSpace, matches: Sequence[int]) -> list[int]:
+    """Usable matches of what none of ``matches`` covers."""
+    covered = reduce(or_, (space.matches[match].nodes for match in matches), 0)
+    return [match for match in space.usable if not space.matches[match].nodes & covered]

@@ -27,10 +27,7 @@ def cut_crossover(left: Genome, right: Genome, space: SearchSpace, rng: Random) 
     The cut is a topological position, or all nodes that run before a random node: both are closed under predecessors,
     so regions of either parent away from the cut survive whole.
     """
-    count = len(left.choices)
-    pivot = rng.randrange(count)
-    upstream = (1 << pivot) - 1 if rng.random() < 0.5 else space.graph.anc[pivot] | 1 << pivot
-    return _blend(left, right, upstream, space)
+    return _blend(left, right, _upstream(rng.randrange(len(left.choices)), space, rng), space)
 
 
 def region_crossover(left: Genome, right: Genome, space: SearchSpace, rng: Random) -> Genome:
@@ -45,6 +42,11 @@ def region_crossover(left: Genome, right: Genome, space: SearchSpace, rng: Rando
 def crossover(left: Genome, right: Genome, space: SearchSpace, rng: Random) -> Genome:
     """One of the two crossovers."""
     return (cut_crossover if rng.random() < 0.6 else region_crossover)(left, right, space, rng)
+
+
+def _upstream(pivot: int, space: SearchSpace, rng: Random) -> NodeSet:
+    """The nodes before ``pivot`` in topological order, or all that run before it and itself."""
+    return (1 << pivot) - 1 if rng.random() < 0.5 else space.graph.anc[pivot] | 1 << pivot
 
 
 def _blend(left: Genome, right: Genome, from_left: NodeSet, space: SearchSpace) -> Genome:
@@ -94,9 +96,7 @@ def merge_neighbour(genome: Genome, space: SearchSpace, rng: Random) -> Genome:
 def split_region(genome: Genome, space: SearchSpace, rng: Random) -> Genome:
     """A region is split into the nodes that run before a random node of it and the rest; engines stay."""
     region = _pick_region(genome, space, rng, largest=True)
-    inside = list(members(region.nodes))
-    pivot = rng.choice(inside)
-    early = region.nodes & ((1 << pivot) - 1 if rng.random() < 0.5 else space.graph.anc[pivot] | 1 << pivot)
+    early = region.nodes & _upstream(rng.choice(list(members(region.nodes))), space, rng)
     merges = list(genome.merges)
     for index, (source, target) in enumerate(space.edges):
         if region.nodes >> source & 1 and region.nodes >> target & 1:

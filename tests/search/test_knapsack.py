@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Sequence
 from dataclasses import replace
 
 import pytest
 
-from collage_evo.genome.cost_model import Border, CostModel
+from collage_evo.genome.cost_model import Border, CostModel, Engine, bordering
 from collage_evo.genome.encoding import decode
 from collage_evo.genome.outcome import Objective
 from collage_evo.genome.space import SearchSpace
@@ -49,9 +50,24 @@ def space(families: bool = True) -> SearchSpace:
     return SearchSpace(GRAPH, tuple(matches), cost, terms={Objective.ERROR: tuple(error2)})
 
 
-def first_rung(most: float) -> Placement:
+def with_matches(matches: Sequence[Match], ms: Sequence[float], error2: Sequence[float]) -> SearchSpace:
+    """The same space with further matches, of engines of the same family."""
+    plain, engines = space(), {bordering(match.engine) for match in matches} - {FLOAT32, LOW, INT8}
+    cost = replace(
+        plain.cost,
+        match_ms=(*plain.cost.match_ms, *ms),
+        borders={**plain.cost.borders, **dict.fromkeys(engines, Border(0.0, 0.0))},
+        families={**plain.cost.families, **dict.fromkeys(engines, FLOAT32)},
+    )
+    terms = {Objective.ERROR: (*plain.terms[Objective.ERROR], *error2)}
+    return SearchSpace(GRAPH, (*plain.matches, *matches), cost, terms=terms)
+
+
+def first_rung(
+    most: float, of: SearchSpace | None = None, engines: Sequence[Engine] = (FLOAT32, LOW, INT8)
+) -> Placement:
     """What may err by ``most``, squared."""
-    _, placement = next(mixtures_at(space(), [FLOAT32, LOW, INT8], math.sqrt(most) / AS_PREDICTED[0]))
+    _, placement = next(mixtures_at(of or space(), engines, math.sqrt(most) / AS_PREDICTED[0]))
     return placement
 
 
@@ -87,23 +103,19 @@ def test_what_saves_more_for_more_error_comes_after() -> None:
 def test_what_the_most_exact_match_adds_is_part_of_a_rungs_error() -> None:
     raised = tuple(max(error, 0.25) for error in space().terms[Objective.ERROR])
     below = replace(space(), terms={Objective.ERROR: raised})
-    _, placement = next(mixtures_at(below, [FLOAT32, LOW, INT8], math.sqrt(4.5) / AS_PREDICTED[0]))
-    assert predicted_error(below, placement) <= math.sqrt(4.5)
+    assert predicted_error(below, first_rung(4.5, below)) <= math.sqrt(4.5)
 
 
 def test_what_is_rewritten_together_is_one_stretch_that_is_rewritten_in_each_precision() -> None:
-    plain, together = space(), 0b111  # two convolutions, with the Relu between them
+    together = 0b111  # two convolutions, with the Relu between them
     edits = {FLOAT32: edits_of(("rule", together)), LOW: edits_of(*in_bfloat16(together), ("rule", together))}
     rewritten = tuple(
         Match(together, backend, f"{variant}~rule", edits=edits[backend, variant], base="default")
         for backend, variant in (FLOAT32, LOW)
     )
-    cost = replace(plain.cost, match_ms=(*plain.cost.match_ms, 5.0, 2.5))
-    terms = {Objective.ERROR: (*plain.terms[Objective.ERROR], 0.0, 10.0)}
-    found = SearchSpace(GRAPH, (*plain.matches, *rewritten), cost, terms=terms)
-    low = {}
+    found, low = with_matches(rewritten, [5.0, 2.5], [0.0, 10.0]), {}
     for most in (0.5, 5.0, 12.0, 20.0):
-        _, placement = next(mixtures_at(found, [FLOAT32, LOW], math.sqrt(most) / AS_PREDICTED[0]))
+        placement = first_rung(most, found, [FLOAT32, LOW])
         (region,) = placement.regions
         assert region.rewrites == (("rule", together),), "float32 too is faster so"
         assert predicted_error(found, placement) <= math.sqrt(most)
@@ -116,28 +128,19 @@ def test_an_engine_rewrites_together_what_it_does_not_all_take_alone() -> None:
     assert not any(match.engine == INT8 and match.nodes == 0b010 for match in plain.matches), "no Relu"
     edits = edits_of(*in_int8(together), ("rule", together))
     rewritten = Match(together, INT8[0], f"{INT8[1]}~rule", edits=edits, base="default")
-    cost = replace(plain.cost, match_ms=(*plain.cost.match_ms, 0.1))
-    terms = {Objective.ERROR: (*plain.terms[Objective.ERROR], 0.0)}
-    found = SearchSpace(GRAPH, (*plain.matches, rewritten), cost, terms=terms)
+    found = with_matches([rewritten], [0.1], [0.0])
     _, placement = next(mixtures_at(found, [FLOAT32, INT8], 1.0))
     (region,) = placement.regions
     assert region.rewrites == (("rule", together),)
-    assert found.written == plain.written, "of a rewritten site only what is heavy is in int8"
+    assert found.written == space().written, "of a rewritten site only what is heavy is in int8"
 
 
 def test_what_only_moves_numbers_does_not_go_to_int8_by_itself() -> None:
-    plain, moving = space(), ("a", "int8-all")
-    move = Match(0b010, *moving, base="default", edits=in_int8(0b010))
-    pairs = zip(plain.matches, plain.cost.match_ms, strict=True)
-    slower = [1.0 if match.nodes == 0b010 else ms for match, ms in pairs]
-    cost = replace(
-        plain.cost,
-        match_ms=(*slower, 0.1),
-        borders={**plain.cost.borders, moving: Border(0.0, 0.0)},
-        families={**plain.cost.families, moving: FLOAT32},
-    )
-    terms = {Objective.ERROR: (*plain.terms[Objective.ERROR], 0.0)}
-    found = SearchSpace(GRAPH, (*plain.matches, move), cost, terms=terms)
+    moving = ("a", "int8-all")
+    found = with_matches([Match(0b010, *moving, base="default", edits=in_int8(0b010))], [0.1], [0.0])
+    pairs = zip(found.matches, found.cost.match_ms, strict=True)
+    slower = tuple(1.0 if match.nodes == 0b010 and match.engine != moving else ms for match, ms in pairs)
+    found = replace(found, cost=replace(found.cost, match_ms=slower))
     levels = [placement for _, placement in mixtures_at(found, [FLOAT32, LOW, moving], math.sqrt(25.0))]
     assert levels
     assert not any(nodes_in(region.numerics, Arithmetic.INT8) for level in levels for region in level.regions)
@@ -147,20 +150,13 @@ def test_what_only_moves_numbers_does_not_go_to_int8_by_itself() -> None:
 def test_what_writes_int8_into_more_operators_is_used_only_where_it_is_faster_over_the_whole_model(
     light_ms: tuple[float, float], used: bool
 ) -> None:
-    plain, everywhere, ms, error2 = space(), ("a", "int8-all"), [], []
+    everywhere, ms, error2 = ("a", "int8-all"), [], []
     for node in range(len(GRAPH.nodes)):
         heavy = node % 2 == 0
         ms.append(0.9 if heavy else light_ms[node // 2 % 2])
         error2.append(10 * LOW_ERROR[node // 2] if heavy else 0.0)
     more = [Match(1 << n, *everywhere, base="default", edits=in_int8(1 << n)) for n in range(len(GRAPH.nodes))]
-    cost = replace(
-        plain.cost,
-        match_ms=(*plain.cost.match_ms, *ms),
-        borders={**plain.cost.borders, everywhere: Border(0.0, 0.0)},
-        families={**plain.cost.families, everywhere: FLOAT32},
-    )
-    terms = {Objective.ERROR: (*plain.terms[Objective.ERROR], *error2)}
-    found = SearchSpace(GRAPH, (*plain.matches, *more), cost, terms=terms)
+    found = with_matches(more, ms, error2)
     _, placement = next(mixtures_at(found, [FLOAT32, INT8, everywhere], 100.0))
     (region,) = placement.regions
     assert bool(nodes_in(region.numerics, Arithmetic.INT8) & 0b10101010) == used, "some stretches are faster"
@@ -179,17 +175,22 @@ def test_its_levels_are_the_first_seeds_and_single_engines_the_last() -> None:
     assert len(decode(dict(seeds.named)[Origin.mixture(FLOAT32)], space()).regions) == 1
 
 
-@pytest.mark.parametrize(("most", "first"), [(200.0, "single:a/int8"), (100.0, "single:a/low"), (5.0, "ladder:a")])
-def test_an_engine_that_is_predicted_to_win_within_the_budget_comes_before_them(most: float, first: str) -> None:
-    seeds = make_seeds(space(), {Objective.ERROR: math.sqrt(most)}, {FLOAT32: 16.0})
-    assert str(next(iter(seeds))[0]) == first
-    near = make_seeds(space(), {Objective.ERROR: math.sqrt(most)}, {FLOAT32: 4.0})
-    assert next(iter(near))[0] == Origin.mixture(FLOAT32), "no engine is predicted to be faster than the baseline"
-
-
-@pytest.mark.parametrize(("factor", "first"), [(1.0, "single:a/int8"), (1.3, "single:a/low"), (9.0, "ladder:a")])
-def test_what_mixtures_err_counts_for_such_an_engine_too(factor: float, first: str) -> None:
-    seeds = make_seeds(space(), {Objective.ERROR: math.sqrt(200.0)}, {FLOAT32: 16.0}, {FLOAT32: Correction(factor)})
+@pytest.mark.parametrize(
+    ("most", "factor", "baseline_ms", "first"),
+    [
+        (200.0, 1.0, 16.0, "single:a/int8"),
+        (100.0, 1.0, 16.0, "single:a/low"),
+        (5.0, 1.0, 16.0, "ladder:a"),
+        (200.0, 1.0, 4.0, "ladder:a"),
+        (200.0, 1.3, 16.0, "single:a/low"),
+        (200.0, 9.0, 16.0, "ladder:a"),
+    ],
+)
+def test_an_engine_that_is_predicted_to_win_within_the_budget_comes_before_them(
+    most: float, factor: float, baseline_ms: float, first: str
+) -> None:
+    corrections = {FLOAT32: Correction(factor)} if factor > 1 else {}
+    seeds = make_seeds(space(), {Objective.ERROR: math.sqrt(most)}, {FLOAT32: baseline_ms}, corrections)
     assert str(next(iter(seeds))[0]) == first
 
 
@@ -198,7 +199,7 @@ def test_between_heavy_operators_float32_stays_where_that_saves_most_of_the_erro
     pairs = zip(plain.matches, plain.terms[Objective.ERROR], strict=True)
     errors = tuple(50.0 if match.engine == LOW and match.nodes & 0b10101010 else error for match, error in pairs)
     found = replace(plain, terms={Objective.ERROR: errors})
-    _, placement = next(mixtures_at(found, [FLOAT32, LOW], math.sqrt(20.0) / AS_PREDICTED[0]))
+    placement = first_rung(20.0, found, [FLOAT32, LOW])
     assert nodes_in(placement.regions[0].numerics, Arithmetic.BFLOAT16) == 0b01010101
 
 

@@ -140,26 +140,17 @@ def test_dearer_copies_keep_a_model_on_the_host() -> None:
         assert any(region.engine in two.cost.off_host for region in found.regions) != penalty
 
 
-def test_copies_are_terms_of_their_own() -> None:
-    two = make_space(resnet_like(2), random.Random(5), engines=4, copies=0.5)
-    features, rng = FeatureMap(two), random.Random(1)
-    for placement in (decode(random_genome(two, rng), two) for _ in range(20)):
-        vector = features.vector(placement)
-        assert vector.predicted == pytest.approx(two.predict(placement))
-        there = [features.copy_column(way) for way in (True, False)]
-        moved = vector.values[np.isin(vector.columns, there)].sum()
-        engines_and_borders = vector.values[np.isin(features.group_of[vector.columns], (0, 1))].sum()
-        assert moved > 0
-        assert moved + engines_and_borders == pytest.approx(vector.predicted)
-
-
-def test_terms_add_up_to_the_additive_model(space: SearchSpace, placements: list[Placement]) -> None:
-    features = FeatureMap(space)
-    for placement in placements[:20]:
+@pytest.mark.parametrize("copies", [0.0, 0.5])
+def test_engines_borders_and_copies_add_up_to_the_additive_model(copies: float) -> None:
+    space = make_space(resnet_like(2), random.Random(5), engines=4, copies=copies)
+    features, rng = FeatureMap(space), random.Random(1)
+    for placement in (decode(random_genome(space, rng), space) for _ in range(20)):
         vector = features.vector(placement)
         assert vector.predicted == pytest.approx(space.predict(placement))
-        own = vector.values[np.isin(features.group_of[vector.columns], (0, 1))]
-        assert own.sum() == pytest.approx(vector.predicted)
+        groups = [GROUPS.index(name) for name in ("engine", "border", "copy")]
+        *own, moved = (vector.values[features.group_of[vector.columns] == group].sum() for group in groups)
+        assert sum(own) + moved == pytest.approx(vector.predicted)
+        assert (moved > 0) == (copies > 0)
         assert len(set(vector.columns.tolist())) == len(vector.columns)
 
 

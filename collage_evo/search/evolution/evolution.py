@@ -1,7 +1,7 @@
 """Evolutionary search: from a search space, an evaluator and seeds to a state for each generation.
 
 Elites survive, no placement is measured twice, an unfit one is recorded but never a parent. DEAP supplies fitness,
-selection, hall of fame and statistics; :mod:`collage_evo.search.evolution.breeding` makes the candidates.
+selection and hall of fame; :mod:`collage_evo.search.evolution.breeding` makes the candidates.
 """
 
 from __future__ import annotations
@@ -11,10 +11,8 @@ import random
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import replace
 from functools import cache, partial
+from statistics import median
 from typing import Any
-
-import numpy as np
-from deap import tools
 
 from collage_evo.genome.encoding import decode
 from collage_evo.genome.genome import Genome
@@ -58,9 +56,6 @@ class Evolution:
         self._vectors: dict[str, Vector] = {}
         self._terms = cache(partial(TermMap, space))
         self._term_vectors: dict[tuple[Objective, str], Vector] = {}
-        self.statistics = tools.Statistics(lambda individual: individual.fitness.values[0])
-        for name, function in (("min", np.min), ("median", np.median), ("max", np.max)):
-            self.statistics.register(name, function)
 
     def run(
         self, state: SearchState | None = None, on_generation: Callable[[SearchState], None] | None = None
@@ -117,7 +112,8 @@ class Evolution:
             )
         measured = replace(state, evaluated=evaluated)
         fresh = [key for key in list(evaluated)[len(state.evaluated) :] if evaluated[key].outcome.ok]
-        population = self._survive(measured, [*dict.fromkeys((*state.population, *fresh))], rng)
+        pool = self._individuals(measured, [*dict.fromkeys((*state.population, *fresh))])
+        population = tuple(one.key for one in survivors(pool, self.settings, rng, [*state.bounds.values()]))
         left = tuple(Pending(c.genome, c.kind) for c, outcome in zip(batch, outcomes, strict=True) if outcome is None)
         settled = replace(
             measured, population=population, seconds=self.clock() - began, exhausted=not batch, pending=left
@@ -176,10 +172,6 @@ class Evolution:
             for key, evaluated in ((key, state.evaluated[key]) for key in keys)
         ]
 
-    def _survive(self, state: SearchState, keys: Sequence[str], rng: random.Random) -> tuple[str, ...]:
-        survived = survivors(self._individuals(state, keys), self.settings, rng, [*state.bounds.values()])
-        return tuple(individual.key for individual in survived)
-
     def _record(
         self, now: SearchState, before: SearchState, fresh: list[str], rng: random.Random, evaluating: float
     ) -> SearchState:
@@ -200,9 +192,9 @@ class Evolution:
             "evaluating": evaluating,
             "unfit": sum(not evaluated.outcome.ok for evaluated in now.evaluated.values()),
         }
-        alive = self._individuals(now, now.population)
-        if alive:
-            record |= {name: float(value) for name, value in self.statistics.compile(alive).items()}
+        alive_ms = [individual.fitness.values[0] for individual in self._individuals(now, now.population)]
+        if alive_ms:
+            record |= {"min": min(alive_ms), "median": median(alive_ms), "max": max(alive_ms)}
         if now.bounds:
             front = hypervolume(list(hall), after.reference)
             front_before = before.log[-1]["hypervolume"] if before.log else 0.0
