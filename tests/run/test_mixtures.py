@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Mapping
 from dataclasses import replace
 from pathlib import Path
-from types import SimpleNamespace
+from types import MappingProxyType, SimpleNamespace
 from typing import Any, cast
 
 import pytest
@@ -18,6 +19,9 @@ from collage_evo.genome.encoding import decode, encode
 from collage_evo.genome.failure import Failure, Fault
 from collage_evo.genome.greedy import engine_placement
 from collage_evo.genome.outcome import Objective, Outcome
+from collage_evo.patterns.match import Placement
+from collage_evo.precision.quantise.arithmetic import Arithmetic
+from collage_evo.precision.transforms.edits import nodes_in
 from collage_evo.report.progress import LineReporter
 from collage_evo.run import final
 from collage_evo.run.context import RunContext
@@ -30,6 +34,7 @@ from collage_evo.search.evolution.checkpoint import Fingerprint
 from collage_evo.search.evolution.origin import Origin, Way
 from collage_evo.search.evolution.ranking import ranked
 from collage_evo.search.evolution.state import Evaluated, new_state
+from collage_evo.search.mixtures.knapsack import mixtures_at, predicted_error
 from collage_evo.search.mixtures.measured import Mixture
 from tests.search.test_knapsack import FLOAT32, LOW, space
 from tests.support.machine import FakeMachine, setting_of
@@ -47,14 +52,17 @@ def run(tmp_path: Path) -> RunContext:
     return RunContext(config, tmp_path, LineReporter(lambda line: None), machine, tmp_path, cast(Any, None))
 
 
-def searched() -> SearchRecord:
-    """A search that measured everything in float32 and everything in bfloat16."""
-    state = new_state(0, {Objective.ERROR: math.inf})
-    for engine, error in ((FLOAT32, 0.0), (LOW, 8.0)):
-        placement = engine_placement(SPACE, engine)
-        outcome = Outcome(SPACE.predict(placement), error=error)
-        made = Evaluated(encode(placement, SPACE), outcome, SINGLE, 0, 1, 1.0)
-        state = replace(state, evaluated={**state.evaluated, placement.key: made})
+def searched(low_error: float = 8.0, mixtures: Mapping[Placement, float] = MappingProxyType({})) -> SearchRecord:
+    """A search that measured everything in float32, everything in bfloat16, and ``mixtures`` with these errors."""
+    measured = [(engine_placement(SPACE, FLOAT32), 0.0, SINGLE), (engine_placement(SPACE, LOW), low_error, SINGLE)]
+    measured += [(placement, error, MIXTURE.as_seed) for placement, error in mixtures.items()]
+    evaluated = {
+        placement.key: Evaluated(
+            encode(placement, SPACE), Outcome(SPACE.predict(placement), error=error), origin, 0, 1, 1.0
+        )
+        for placement, error, origin in measured
+    }
+    state = replace(new_state(0, {Objective.ERROR: math.inf}), evaluated=evaluated)
     return SearchRecord(ranked(state, SPACE), state)
 
 
@@ -66,6 +74,14 @@ def test_mixtures_for_another_budget_join_what_the_search_measured(run: RunConte
     assert {placement.key for placement in after.ranked} == after.evaluated.keys()
     assert len(before.evaluated) == 2, "what was found before is as it was"
     assert with_mixtures_for_budget(run, SPACE, after, BASELINES, 4.0, {}) is after, "they were measured"
+
+
+def test_mixtures_of_the_search_correct_those_for_another_budget(run: RunContext) -> None:
+    ((_, mixture),) = mixtures_at(SPACE, [FLOAT32, LOW], 1.2, (0.95,))
+    before = searched(4.0, {mixture: 2 * predicted_error(SPACE, mixture)})
+    with_mixtures_for_budget(run, SPACE, before, BASELINES, 3.9, {})
+    (job,) = cast(FakeMachine, run.machine).jobs
+    assert nodes_in(job.regions[0].numerics, Arithmetic.BFLOAT16) == 0b11001100, "not 3.7 as all in bfloat16 says"
 
 
 @pytest.mark.parametrize("budget", [0.0, math.inf])
@@ -83,9 +99,9 @@ def test_early_mixtures_are_recorded_with_what_the_search_needs_of_them(tmp_path
     evaluated = in_space(found.mixtures, SPACE)
     assert [decode(one.genome, SPACE) for one in evaluated.values()] == [fast, slow]
     assert [(one.kind, one.evaluation) for one in evaluated.values()] == [(MIXTURE.as_seed, 1), (MIXTURE.as_seed, 2)]
-    lacking = replace(SPACE, cost=replace(SPACE.cost, match_ms=tuple(
-        math.inf if match.engine == LOW else ms for match, ms in zip(SPACE.matches, SPACE.cost.match_ms, strict=True)
-    )))  # fmt: skip
+    pairs = zip(SPACE.matches, SPACE.cost.match_ms, strict=True)
+    slow_ms = tuple(math.inf if match.engine == LOW and match.nodes == 1 else ms for match, ms in pairs)
+    lacking = replace(SPACE, cost=replace(SPACE.cost, match_ms=slow_ms))
     assert [one.outcome for one in in_space(found.mixtures, lacking).values()] == [Outcome.unfit(far)]
 
 

@@ -140,6 +140,24 @@ def test_the_likely_families_are_those_that_gain(shares: Mapping[str, float], fo
     assert likely(mixed_space(BOTH), (FAMILY, OTHER), BASELINES_MS, shares) == (found, {"Conv"})
 
 
+@pytest.mark.parametrize(
+    ("shares", "timed"), [((30.0, 15.0, 9.0, 25.0, *[3.0] * 4), [1, 1, 8, 8]), ((60.0, *[5.0] * 7), [1, 1])]
+)
+def test_of_an_engine_the_kinds_of_operators_are_timed_that_take_the_most(
+    shares: tuple[float, ...], timed: list[int]
+) -> None:
+    engines, nodes = (FAMILY, ("openvino", "int8")), range(len(GRAPH.nodes))
+    matches = tuple(Match(1 << node, *engine, base="default") for engine in engines for node in nodes)
+    space, asked = expected_space(GRAPH, Matches(matches, {}), {}, BASELINE_MS), list[Match]()
+
+    def time_ms(matches: Sequence[Match]) -> dict[str, float]:
+        asked.extend(matches)
+        return {}
+
+    likely_families(space, (FAMILY,), BASELINE_MS, lambda match: f"{match.nodes} {match.variant}", shares, time_ms)
+    assert [match.nodes for match in asked] == timed
+
+
 def test_a_family_is_likely_by_another_precision_where_its_usual_one_was_not_timed() -> None:
     baseline_ms, shares = {("openvino", "int8"): 3.0, OTHER: 10.5}, {"openvino": 0.5, "onnxruntime": 0.5}
     assert likely(mixed_space(BOTH), (OTHER, FAMILY), baseline_ms, shares)[0] == (FAMILY,)
