@@ -12,6 +12,7 @@ from dataclasses import dataclass, replace
 
 from collage_evo.backends.enumerate import Matches
 from collage_evo.costs.expected import apportioned_ms, expected_space
+from collage_evo.costs.kernel_tuning import Tuning
 from collage_evo.costs.saved_costs import MeasuredCosts, costs_key
 from collage_evo.errors import NotSearchable
 from collage_evo.genome.cost_model import Engine
@@ -23,7 +24,6 @@ from collage_evo.run.best_so_far import BestSoFar
 from collage_evo.run.budget import SEARCH_SKIPPED, exceeds_planned_time
 from collage_evo.run.context import RunContext
 from collage_evo.run.final import compared
-from collage_evo.run.kernel_tuning import Tuning
 from collage_evo.run.machine import Backends
 from collage_evo.run.objectives import Precision, answer_bounds, search_bounds, terms
 from collage_evo.run.records import Plan, Row

@@ -19,6 +19,7 @@ from collage_evo.backends.capabilities import lanes_of
 from collage_evo.backends.registry import device_of, get_backend
 from collage_evo.backends.select import arithmetics_of
 from collage_evo.backends.variants import Arithmetic
+from collage_evo.costs.kernel_tuning import Tuned
 from collage_evo.costs.saved_costs import MeasuredCosts
 from collage_evo.genome.encoding import decode, place
 from collage_evo.genome.failure import Failure
@@ -46,7 +47,6 @@ from collage_evo.report.result import (
 )
 from collage_evo.report.words import arithmetic, describe_failure, describe_parts, describe_unfit
 from collage_evo.run.front import UNRACED, Raced, parts_of
-from collage_evo.run.kernel_tuning import Tuned
 from collage_evo.run.search import Placed, Searched
 from collage_evo.run.stages.answer import Answer
 from collage_evo.runtime.artifact import read_artifact

@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import ClassVar
 
 from collage_evo.answer.candidates import Tried
+from collage_evo.costs.kernel_tuning import Tuned
 from collage_evo.costs.saved_costs import MeasuredCosts
 from collage_evo.errors import DamagedFile, InputError, NotSearchable
 from collage_evo.genome.cost_model import Engine
@@ -23,7 +24,6 @@ from collage_evo.graph.prepare import SearchableModel
 from collage_evo.patterns.match import Placement
 from collage_evo.report.progress import Reporter
 from collage_evo.report.words import format_ms
-from collage_evo.run.kernel_tuning import Tuned
 from collage_evo.search.evolution import checkpoint
 from collage_evo.search.evolution.evolution import Evolution
 from collage_evo.search.evolution.ranking import ranked

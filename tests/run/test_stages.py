@@ -15,6 +15,7 @@ from collage_evo.answer.baselines import Baseline
 from collage_evo.backends.enumerate import Matches
 from collage_evo.backends.registry import get_backend
 from collage_evo.config import SearchConfig, changed, parse_config
+from collage_evo.costs.kernel_tuning import Tuned
 from collage_evo.costs.saved_costs import costs_key
 from collage_evo.errors import InputError
 from collage_evo.genome.failure import Failure, Fault
@@ -34,7 +35,6 @@ from collage_evo.run.best_so_far import BestSoFar
 from collage_evo.run.budget import LEAST_S, Pace, exceeds_planned_time, search_budget
 from collage_evo.run.context import Workplace
 from collage_evo.run.directory import start_run
-from collage_evo.run.kernel_tuning import Tuned
 from collage_evo.run.machine import Backends
 from collage_evo.run.open import open_run
 from collage_evo.run.stages import costs as stages_costs

@@ -24,6 +24,7 @@ from collage_evo.commands.compare import compare
 from collage_evo.commands.compared import subjects
 from collage_evo.commands.pick import pick_answer
 from collage_evo.config import parse_config
+from collage_evo.costs.kernel_tuning import Tuning
 from collage_evo.costs.saved_costs import MeasuredCosts
 from collage_evo.errors import ConfigError, InputError, NotSearchable
 from collage_evo.fitness.jobs import PlacementJob
@@ -43,7 +44,6 @@ from collage_evo.report.result import Speeds
 from collage_evo.run.context import RunContext
 from collage_evo.run.directory import reopen_run, save_config
 from collage_evo.run.evaluate import open_records
-from collage_evo.run.kernel_tuning import Tuning
 from collage_evo.run.machine import chosen_backends
 from collage_evo.run.objectives import Precision
 from collage_evo.run.plan import Backends, Transfer, measured_costs, picking

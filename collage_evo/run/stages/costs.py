@@ -12,6 +12,7 @@ from collage_evo.backends.base import Backend
 from collage_evo.backends.enumerate import Matches
 from collage_evo.config import Config
 from collage_evo.costs.copies import engines_off_host, measure_copies
+from collage_evo.costs.kernel_tuning import KernelTuning, Tuned, Tuning
 from collage_evo.costs.known_costs import CostScope
 from collage_evo.costs.matches import CostMeter, Costs, CostSettings, CostTable, measure_costs
 from collage_evo.costs.measure_costs import measure_borders, profile_engines, time_kernels
@@ -25,7 +26,6 @@ from collage_evo.graph.ir.graph import Graph
 from collage_evo.graph.prepare import SearchableModel
 from collage_evo.report.stage import Stage
 from collage_evo.run.context import RunContext
-from collage_evo.run.kernel_tuning import KernelTuning, Tuned, Tuning
 from collage_evo.run.machine import Backends
 from collage_evo.runtime.timing import TimingSettings
 

@@ -5,10 +5,10 @@ from __future__ import annotations
 from pathlib import Path
 
 from collage_evo.backends.tuning import Kernel
+from collage_evo.costs.kernel_trials import ROUND, Known, Structure, spend, structures
+from collage_evo.costs.kernel_tuning import read_known, write_known
 from collage_evo.costs.matches import CostTable
 from collage_evo.patterns.match import Match
-from collage_evo.run.kernel_trials import ROUND, Known, Structure, spend, structures
-from collage_evo.run.kernel_tuning import read_known, write_known
 from tests.support.spaces import products
 
 

@@ -1,7 +1,7 @@
 """Auto-tuning of a backend's kernels in one run, and the matches that it makes faster.
 
 A backend that is ``Tunable`` can try ways of running its kernels; ``backends.NAME.trials`` is the budget, off by
-default. ``run/kernel_trials.py`` sends rounds to the structure with the largest weight times gap, between the best
+default. ``costs/kernel_trials.py`` sends rounds to the structure with the largest weight times gap, between the best
 known time of any backend and a roofline made from the measured costs. Rounds run in a worker process on the first
 slot's cores while nothing else is timed. Records are shared by runs in the cache directory, a folder for each backend
 version and target; they count against the budget, so a second run tunes nothing, and a killed one loses a trial at
@@ -28,6 +28,7 @@ from collage_evo.backends.base import Backend
 from collage_evo.backends.enumerate import Matches
 from collage_evo.backends.tuning import Kernel, Tunable
 from collage_evo.costs.copies import engines_off_host
+from collage_evo.costs.kernel_trials import Known, Structure, gained_nodes, spend, structures
 from collage_evo.costs.matches import CostTable
 from collage_evo.errors import DamagedFile
 from collage_evo.files import read_json, write_json
@@ -36,7 +37,6 @@ from collage_evo.fitness.machine import Machine, Process
 from collage_evo.genome.failure import Failure
 from collage_evo.graph.ir.graph import Graph, NodeSet
 from collage_evo.patterns.match import Match
-from collage_evo.run.kernel_trials import Known, Structure, gained_nodes, spend, structures
 
 KNOWN = "structures"
 """Folder next to a backend's records that lists the kernels of each structure, and whether all were tried."""
