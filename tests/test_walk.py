@@ -10,12 +10,16 @@ from types import CodeType, FrameType
 from typing import Any
 
 import numpy as np
+import onnx
 import pytest
 
 import collage_evo
+from collage_evo import cli
+from collage_evo.errors import InputError
 from collage_evo.fitness.builders import Builders
 from collage_evo.fitness.evaluate import MeasuredEvaluator, ReferenceArtifact, Rule
 from collage_evo.fitness.jobs import WholeJob
+from collage_evo.fitness.machine import PooledMachine
 from collage_evo.fitness.pool import WorkerPool
 from collage_evo.fitness.sandbox import Sandbox
 from collage_evo.fitness.worker_context import WorkerContext
@@ -26,6 +30,7 @@ from collage_evo.runtime.artifact import load_artifact
 from collage_evo.runtime.session import Session
 from collage_evo.runtime.timing import TimingSettings
 from tests.fitness.helpers import answer_here, make_setting
+from tests.support.models import chain
 
 PACKAGE = Path(collage_evo.__file__).parent
 DOCUMENT = PACKAGE.parent / "docs" / "architecture.md"
@@ -90,6 +95,24 @@ def test_the_way_of_a_placement_is_short_and_documented(tmp_path: Path, monkeypa
     shortest.insert(worker_slot + 1, ("Sandbox.call", "fitness/sandbox.py"))
     assert [*shortest, ("Session.execute", "runtime/session.py")] == documented("From `evaluate` to the timed run")
     assert len({file for _, file in shortest}) + 1 <= 12
+
+
+def test_the_way_of_a_run_to_its_first_measurement_is_short(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    stacks: list[list[Step]] = []
+
+    def measures(machine: PooledMachine, *_: object) -> None:
+        stacks.append(stack(sys._getframe(1)))
+        raise InputError("enough was seen")
+
+    monkeypatch.setattr(PooledMachine, "exclusive", measures)
+    onnx.save(chain(1), tmp_path / "m.onnx")
+    monkeypatch.setattr("sys.argv", ["collage_evo", "run", str(tmp_path / "m.onnx"), "--out", str(tmp_path / "run")])
+    with pytest.raises(SystemExit):
+        cli.main()
+    (functions,) = stacks
+    assert functions[-1] == ("measure_baselines", "answer/baselines.py")
+    assert len(functions) <= 14
+    assert len({file for _, file in functions}) <= 10
 
 
 def test_the_way_of_a_call_of_a_session_is_documented(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

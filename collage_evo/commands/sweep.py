@@ -32,7 +32,7 @@ from collage_evo.report.stage import Stage
 from collage_evo.report.study import Trials, read_trials, write_plots
 from collage_evo.run.at_work import at_work
 from collage_evo.run.directory import move_run, start_run, telling_to_resume
-from collage_evo.run.evaluate import finish, open_records
+from collage_evo.run.evaluate import result_of
 from collage_evo.search.tuning.ranges import check_range, grid_values, suggest
 
 STUDY = "sweep"
@@ -184,8 +184,7 @@ class _Objective:
         self.reporter.log(f"trial {trial.number}: " + ", ".join(f"{key}={value}" for key, value in drawn.items()))
         run = self.run(trial)
         try:
-            with open_records(self._resolved(run, drawn), run, self.reporter) as records:
-                result = finish(records)
+            result = result_of(self._resolved(run, drawn), run, self.reporter)
         except CollageError as error:
             trial.set_user_attr(ERROR, str(error))
             self.reporter.log(f"trial {trial.number} failed: {error}")

@@ -57,6 +57,12 @@ def open_records(
             )
 
 
+def result_of(config: Config, directory: Path, reporter: Reporter, plan: Plan = PLAN) -> Result:
+    """The result of the run in ``directory`` on the threads of ``config``: see :func:`finish`."""
+    with open_records(config, directory, reporter, plan=plan) as records:
+        return finish(records)
+
+
 def on_threads_that_pay(records: Records) -> Records:
     """The same records on fewer threads than the configuration allows, if as many do not pay."""
     run = records[RunContext]

@@ -3,10 +3,8 @@
 from __future__ import annotations
 
 import threading
-import time
 from concurrent.futures import Future
 from pathlib import Path
-from types import SimpleNamespace
 from typing import Any, cast
 
 import numpy as np
@@ -25,7 +23,9 @@ from collage_evo.runtime.manifest import Profile
 from collage_evo.runtime.program import Program
 from collage_evo.runtime.signature import signature_of
 from tests.runtime.helpers import TARGET, sums, whole
+from tests.support.machine import FakeMachine, setting_of
 from tests.support.measured import LIMIT, two_nodes
+from tests.support.runs import fake_run
 
 Waiting = dict[str, tuple[Path, Future[Written | Failure]]]
 
@@ -38,11 +38,7 @@ class Place:
         self.program: Program = whole(model, directory / "cache")
         self.delivery = Delivery(directory, TARGET, signature_of(model), None)
         self.directory, self.lines = directory, list[str]()
-        reporter = SimpleNamespace(log=self.lines.append)
-        run: Any = SimpleNamespace(
-            limits=LIMIT, reporter=reporter, seconds={}, begin=time.monotonic(), work=directory / "work",
-            tell=lambda sentence, raw="": self.lines.append(sentence),
-        )  # fmt: skip
+        run = fake_run(directory, FakeMachine(lambda job: None, setting_of(limits=LIMIT)), self.lines)
         self.best = BestSoFar(run, self.delivery)
         self.waiting: Waiting = {}
 

@@ -3,10 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from contextlib import nullcontext
 from dataclasses import replace
 from pathlib import Path
-from types import SimpleNamespace
 from typing import Any, cast
 
 import pytest
@@ -14,6 +12,7 @@ import pytest
 from collage_evo.accuracy.limits import Limits
 from collage_evo.answer.answer import may_win
 from collage_evo.answer.candidates import feasible_placements, race_candidates, safer_candidates
+from collage_evo.costs.saved_costs import MeasuredCosts
 from collage_evo.errors import InputError
 from collage_evo.fitness.jobs import Written
 from collage_evo.genome.failure import Failure, Fault
@@ -22,8 +21,9 @@ from collage_evo.policy import DEFAULT_POLICY
 from collage_evo.run.search import NotSearched, Searched, SearchRecord
 from collage_evo.run.stages.compile import CompiledCandidates
 from collage_evo.search.evolution.state import SearchState
-from tests.support.machine import FakeMachine
+from tests.support.machine import FakeMachine, setting_of
 from tests.support.measured import LIMIT, two_nodes
+from tests.support.runs import fake_run
 
 
 def test_placements_keep_their_order_without_those_over_the_budget() -> None:
@@ -105,10 +105,10 @@ def candidates(
     tried, placements = two_nodes()
     order = tuple(placements[name] for name in ("low", "first", "last", "exact"))
     found = SearchRecord(order, SearchState(cast(Any, None), evaluated=tried.evaluated))
-    searched = Searched(cast(Any, None), (), cast(Any, SimpleNamespace(space=tried.space)), cast(Any, None), found)
-    config = SimpleNamespace(final=SimpleNamespace(candidates=count), policy=DEFAULT_POLICY)
-    ignore = {"stage": lambda name: nullcontext(), "tell": lambda *words: None}
-    run: Any = SimpleNamespace(limits=limits, config=config, machine=machine, work=Path(), **ignore)
+    costs = MeasuredCosts(cast(Any, None), tried.space, 0, 0, 0)
+    searched = Searched(cast(Any, None), (), costs, cast(Any, None), found)
+    machine.setting = setting_of(limits=limits)
+    run = fake_run(Path(), machine, **{"final.candidates": count})
     told = {placement.key: name for name, placement in placements.items()}
     compiled = CompiledCandidates(run, searched, levels)
     compiled.compile(Outcome(best_ms))

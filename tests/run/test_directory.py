@@ -1,7 +1,9 @@
 """A run directory says what kind of run it holds, and goes on as what it was."""
 
+import contextlib
 import errno
 import re
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -31,6 +33,8 @@ from collage_evo.run.directory import (
     undone_without_answer,
 )
 from collage_evo.run.recorded import ended_run
+from collage_evo.run.records import Plan, Records
+from collage_evo.run.search import Searched
 from collage_evo.run.store import Store
 from collage_evo.search.evolution import checkpoint
 from collage_evo.search.evolution.checkpoint import Fingerprint
@@ -171,7 +175,13 @@ def test_a_tuning_that_goes_on_measures_no_more_though_it_chose_a_larger_populat
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     asked: list[int | None] = []
-    monkeypatch.setattr(tune, "evaluate", lambda config, *_: asked.append(config.search.evaluations))
+
+    @contextlib.contextmanager
+    def opened(config: Config, *_: object) -> Iterator[Records]:
+        asked.append(config.search.evaluations)
+        yield Records(Plan(()), {Searched: None})
+
+    monkeypatch.setattr(tune, "open_records", opened)
     for name in ("open_study", "write_plots", "read_trials"):
         monkeypatch.setattr(tune, name, lambda *_: None)
     for population in (8, 40):

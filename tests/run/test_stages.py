@@ -33,7 +33,6 @@ from collage_evo.report.progress import LineReporter
 from collage_evo.report.stage import Stage
 from collage_evo.run.best_so_far import BestSoFar
 from collage_evo.run.budget import LEAST_S, Pace, exceeds_planned_time, search_budget
-from collage_evo.run.context import Workplace
 from collage_evo.run.directory import start_run
 from collage_evo.run.machine import Backends
 from collage_evo.run.open import open_run
@@ -52,7 +51,7 @@ from tests.support.faults import install_faulty
 from tests.support.machine import FakeMachine
 from tests.support.models import chain, tiny_convnet
 from tests.support.quick import QUICK, nested
-from tests.support.runs import run_in
+from tests.support.runs import fake_run, run_in
 
 
 def test_a_backend_that_crashes_in_the_final_compile_fails_its_placement_only(
@@ -146,20 +145,15 @@ def test_a_search_exceeds_the_planned_time_only_if_nobody_asked_for_it(
 def test_tuning_of_kernels_takes_none_of_the_time_of_a_search(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    config = parse_config(nested({"model.source": "builtin:squeezenet", "backends.tvm.trials": 8}), (), "test")
-    place = Workplace(config, tmp_path, LineReporter())
     for name in ("cost_meter", "measure_costs"):
         monkeypatch.setattr(stages_costs, name, lambda *_: None)
     tuned = Tuned("tvm", "", 0, 0, 0.0, 0, {}, ())
     monkeypatch.setattr(stages_costs, "KernelTuning", lambda *_: SimpleNamespace(tune=lambda *_: tuned))
-    machine = FakeMachine(lambda job: None)
-    run: Any = SimpleNamespace(
-        config=config, store=place.store, stage=place.stage, reporter=place.reporter, machine=machine, cache=None
-    )
+    run = fake_run(tmp_path, FakeMachine(lambda job: None), **{"backends.tvm.trials": 8})
     model: Any = SimpleNamespace(graph=None)
     tune_backends(run, model, Matches((), (), {}), Backends((cast(Any, SimpleNamespace(name="tvm")),)))
-    assert len(place.seconds) == 2
-    took = {**dict.fromkeys(place.seconds, 400.0), Stage.MODEL: 50.0}
+    assert len(run.seconds) == 2
+    took = {**dict.fromkeys(run.seconds, 400.0), Stage.MODEL: 50.0}
     assert search_budget(Store(tmp_path / "other"), SearchConfig(), 850.0, took).seconds == 90.0
 
 

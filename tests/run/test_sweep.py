@@ -33,13 +33,13 @@ def config_of(**keys: Any) -> Config:
 
 
 class Runs:
-    """Stands in for ``evaluate``: a speedup that depends on the configuration, and what was asked for."""
+    """Stands in for ``result_of``: a speedup that depends on the configuration, and what was asked for."""
 
     def __init__(self) -> None:
         self.asked: list[tuple[str, int, int]] = []
         self.dies: BaseException | None = None
 
-    def __call__(self, config: Config, directory: Path, reporter: object, end: object) -> Any:
+    def __call__(self, config: Config, directory: Path, reporter: object) -> Any:
         asked = (directory.name, config.search.ga.population, config.target.threads)
         assert (directory / "config.yaml").exists()
         if self.dies is not None and len(self.asked) == 2:
@@ -57,7 +57,7 @@ class Runs:
 def runs(monkeypatch: pytest.MonkeyPatch) -> Runs:
     optuna.logging.set_verbosity(optuna.logging.WARNING)
     stand_in = Runs()
-    monkeypatch.setattr(sweep, "evaluate", stand_in)
+    monkeypatch.setattr(sweep, "result_of", stand_in)
     return stand_in
 
 
@@ -78,12 +78,12 @@ def test_grid_tries_every_point_once_and_writes_plots(runs: Runs, tmp_path: Path
 def test_values_of_the_policy_are_varied_as_other_keys_are(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     tried: list[tuple[float, int]] = []
 
-    def run(config: Config, directory: Path, reporter: object, end: object) -> Any:
+    def run(config: Config, directory: Path, reporter: object) -> Any:
         tried.append((config.policy.race_level, config.policy.cuts))
         assert reopen_run(directory).policy == config.policy
         return SimpleNamespace(candidate_speedup=SimpleNamespace(estimate=1.0 + config.policy.cuts / 100))
 
-    monkeypatch.setattr(sweep, "evaluate", run)
+    monkeypatch.setattr(sweep, "result_of", run)
     space = {"policy.race_level": {"choices": [0.9, 0.98]}, "policy.cuts": {"low": 8, "high": 9}}
     best = run_sweep(config_of(space=space, sampler="grid"), tmp_path).trials[0]
     assert sorted(tried) == [(0.9, 8), (0.9, 9), (0.98, 8), (0.98, 9)]

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import json
 from pathlib import Path
-from types import SimpleNamespace
 from typing import Any
 
 import onnx
 import pytest
 
+from collage_evo.accuracy.limits import Limits
 from collage_evo.answer.baselines import Baseline
 from collage_evo.commands.explain import ExplainedRun
 from collage_evo.config import parse_config
@@ -24,8 +24,10 @@ from collage_evo.run.profiles import run_profiles
 from collage_evo.run.stages import threads
 from collage_evo.run.stages.threads import OnThreads, fewest, settled
 from collage_evo.runtime.artifact import read_artifact
+from tests.support.machine import FakeMachine, setting_of
 from tests.support.models import tiny_convnet
 from tests.support.quick import QUICK_ALL_CORES, nested
+from tests.support.runs import fake_run
 
 POLICY = Policy(threads_pay=1.1)
 
@@ -55,7 +57,7 @@ def test_all_threads_are_measured_again_before_fewer_are_taken() -> None:
 
 @pytest.mark.parametrize(("contended", "best_ms"), [(False, 0.3), (True, float("inf"))])
 def test_a_time_that_others_disturbed_says_nothing_of_threads(contended: bool, best_ms: float) -> None:
-    run: Any = SimpleNamespace(limits=SimpleNamespace(budget=0.0))
+    run = fake_run(Path(), FakeMachine(lambda job: None, setting_of(limits=Limits(1e-3))))
     found = [
         Baseline(name, name, "default", Path(name), Outcome(ms, contended=contended))
         for name, ms in (("a", 0.3), ("b", 0.4))

@@ -14,7 +14,6 @@ import onnx
 import pytest
 
 import collage_evo
-from collage_evo.accuracy.limits import Limits
 from collage_evo.answer.answer import Verdict
 from collage_evo.answer.baselines import Baseline, measure_as_it_comes
 from collage_evo.answer.race import Race, race
@@ -36,7 +35,6 @@ from collage_evo.genome.failure import Failure
 from collage_evo.genome.outcome import Outcome
 from collage_evo.graph.convert.read import build_graph
 from collage_evo.hardware.slots import usable_cores
-from collage_evo.hardware.target import Target
 from collage_evo.patterns.match import Region
 from collage_evo.report.comparison import notes
 from collage_evo.report.progress import LineReporter
@@ -57,6 +55,7 @@ from tests.fitness.helpers import answer_here, make_setting
 from tests.support.machine import FakeMachine
 from tests.support.models import chain
 from tests.support.quick import QUICK_ALL_CORES, nested
+from tests.support.runs import fake_run
 from tests.support.spaces import small_space
 
 FAST = {**QUICK_ALL_CORES, "accuracy.budget": 0.02, "search.objective": "throughput", "search.evaluations": 3}
@@ -145,7 +144,7 @@ def test_the_other_speed_is_not_measured_where_nobody_wants_it_or_a_run_is_long(
 ) -> None:
     config = parse_config({"model": {"source": "a.onnx"}, "final": final}, (), "here")
     machine = FakeMachine(lambda job: None, most_sessions=2)
-    run: Any = SimpleNamespace(config=config, machine=machine, target=Target())
+    run = replace(fake_run(Path(), machine), config=config)
     race = SimpleNamespace(timing=lambda name: Timing((ms, ms)))
     told = answer_speeds(run, cast(Verdict, SimpleNamespace(final=race, answer="a")), cast(Answer, None))
     assert told == Speeds(2, ms, None, None, reason)
@@ -237,7 +236,7 @@ def test_what_backends_took_alone_is_of_one_session_whatever_the_machine_could_h
 
     monkeypatch.setattr("collage_evo.run.plan.gather_costs", gather_costs)
     machine = FakeMachine(lambda job: None, sessions=sessions, most_sessions=64)
-    run: Any = SimpleNamespace(limits=Limits(0.0), machine=machine)
+    run = fake_run(Path(), machine)
     model: Any = SimpleNamespace(graph=build_graph(chain(1)))
     single = NormalisedBaselines((Baseline("ncnn", "ncnn", "default", Path("a"), Outcome(3.0)),))
     none = Matches((), (), {})

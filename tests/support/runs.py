@@ -10,7 +10,7 @@ from collage_evo.costs.database import CostDatabase
 from collage_evo.report.progress import LineReporter, Reporter
 from collage_evo.report.result import Result
 from collage_evo.run.context import RunContext
-from collage_evo.run.evaluate import finish, open_records
+from collage_evo.run.evaluate import result_of
 from collage_evo.run.plan import PLAN
 from collage_evo.run.records import Plan
 from tests.support.machine import FakeMachine
@@ -19,13 +19,16 @@ from tests.support.quick import nested
 
 def run_in(directory: Path, config: Config, reporter: Reporter | None = None, plan: Plan = PLAN) -> Result:
     """The result of the run in ``directory``, begun or continued."""
-    with open_records(config, directory, reporter or LineReporter(), plan=plan) as records:
-        return finish(records)
+    return result_of(config, directory, reporter or LineReporter(), plan)
 
 
 def fake_run(directory: Path, machine: FakeMachine, lines: list[str] | None = None, **given: Any) -> RunContext:
-    """A run on ``machine``, of a model that is not there; ``given``: keys of its configuration."""
+    """A run on ``machine``, of a model that is not there; ``lines`` are what it logs, without times.
+
+    ``given``: keys of its configuration.
+    """
     config = parse_config(nested({"model.source": "m.onnx", **given}), (), "test")
-    reporter = LineReporter((lines if lines is not None else list[str]()).append)
+    logged = lines if lines is not None else list[str]()
+    reporter = LineReporter(lambda line: logged.append(line.partition("] ")[2]))
     database = CostDatabase(directory / "costs.jsonl")
     return RunContext(config, directory, reporter, machine, directory, database)
