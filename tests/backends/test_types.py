@@ -64,17 +64,33 @@ def test_each_integer_but_0_is_true(dtype: str, tmp_path: Path) -> None:
     require_right(model, "openvino", {"x": np.array([0, 1, 2**31 - 1, -(2**31)], dtype)}, tmp_path)
 
 
+def cast(op: str, kind: int) -> str:
+    return f"a = Cast<to = {kind}>(x) q = {op}(a, a) r = Cast<to = 1>(q)"
+
+
 @pytest.mark.parametrize("where", ["If", "Loop", "function", "behind a Loop"])
 @pytest.mark.parametrize(
-    ("op", "kind", "backends"),
-    [("Div", 6, LIBRARIES), ("Sub", 11, LIBRARIES), ("Mul", 10, LIBRARIES), ("Mul", 12, LIBRARIES[:1])],
-    ids=["int32", "float64", "float16", "uint32"],
+    ("op", "body", "backends"),
+    [
+        ("Div", cast("Div", 6), LIBRARIES),
+        ("Sub", cast("Sub", 11), LIBRARIES),
+        ("Mul", cast("Mul", 10), LIBRARIES),
+        ("Mul", cast("Mul", 12), LIBRARIES[:1]),
+        ("Mul", cast("Mul", 7), LIBRARIES[:1]),
+        ("Add", cast("Add", 2), LIBRARIES[:1]),
+        ("LRN", "r = LRN<size = 3, bias = 0.5>(x)", LIBRARIES[:1]),
+    ],
+    ids=["int32", "float64", "float16", "uint32", "int64", "uint8", "LRN"],
 )
-def test_what_is_declined_alone_is_declined_inside(op: str, kind: int, backends: tuple[str, ...], where: str) -> None:
-    model = inside(where, f"a = Cast<to = {kind}>(x) q = {op}(a, a) r = Cast<to = 1>(q)")
+def test_what_is_declined_alone_is_declined_inside(op: str, body: str, backends: tuple[str, ...], where: str) -> None:
+    model = inside(where, body)
     for name in backends:
-        found = [get_backend(name).known_wrong(graph, node) for graph, node in operators(model)]
+        backend = get_backend(name)
+        found = [backend.known_wrong(graph, node) for graph, node in operators(model)]
         assert any(reason.startswith(f"{op}: ") for reason in found), name
+        if where == "If":
+            graph = build_graph(model)
+            assert not backend.supports_node(graph, graph.nodes[0])
 
 
 @pytest.mark.parametrize(("op", "by"), [("Div", 7), ("Mod", 7), ("Div", -3)])

@@ -95,31 +95,3 @@ def test_ids_that_index_a_table_are_small_enough_for_any_operator() -> None:
     )
     backend = get_backend("openvino")
     assert not [reason for graph, node in operators(model) if (reason := backend.known_wrong(graph, node))]
-
-
-IN_A_BRANCH = {
-    "lrn": "r = LRN<size = 3, bias = 0.5>(x)",
-    "whole numbers": "k = Cast<to = 7>(x) m = Mul(k, k) r = Cast<to = 1>(m)",
-    "bytes": "k = Cast<to = 2>(x) m = Add(k, k) r = Cast<to = 1>(m)",
-}
-
-
-@pytest.mark.parametrize("name", IN_A_BRANCH)
-@pytest.mark.parametrize("around", ["If", "function"])
-def test_what_is_declined_at_the_top_is_declined_inside(name: str, around: str) -> None:
-    body = IN_A_BRANCH[name]
-    head = '<ir_version: 9, opset_import: ["" : 17, "own" : 1]>'
-    if around == "If":
-        branches = f"then_branch = t () => (r) {{ {body} }}, else_branch = e () => (n) {{ n = Neg(x) }}"
-        text = f"{head} g (float[1, 4, 2, 2] x, bool c) => (y) {{ y = If<{branches}>(c) }}"
-    else:
-        own = f'<domain: "own", opset_import: ["" : 17]> own_op (x) => (r) {{ {body} }}'
-        text = f"{head} g (float[1, 4, 2, 2] x) => (float[1, 4, 2, 2] y) {{ y = own.own_op(x) }} {own}"
-    model = onnx.parser.parse_model(text)
-    backend = get_backend("openvino")
-    found = [reason for graph, node in operators(model) if (reason := backend.known_wrong(graph, node))]
-    assert found
-    if around == "If":
-        model.graph.output[0].type.tensor_type.elem_type = onnx.TensorProto.FLOAT
-        graph = build_graph(onnx.shape_inference.infer_shapes(model))
-        assert not backend.supports_node(graph, graph.nodes[0])
