@@ -8,10 +8,10 @@ from pathlib import Path
 
 import onnx
 import pytest
-from onnx import TensorProto, helper
 
 from collage_evo.cli.app import STANDS_FOR, in_options
 from collage_evo.hardware import accelerator
+from collage_evo.models.builder import Builder
 from tests.cli.commands import Here, collage, refused
 from tests.support.models import tiny_convnet
 from tests.support.quick import QUICK, options
@@ -31,21 +31,9 @@ def bad(tmp_path_factory: pytest.TempPathFactory) -> Path:
         tiny_convnet(), folder / "external.onnx", save_as_external_data=True, location="weights.bin", size_threshold=0
     )
     (folder / "weights.bin").unlink()
-    given = helper.make_tensor_value_info("x", TensorProto.FLOAT, ["batch", "width"])
-    made = helper.make_tensor_value_info("y", TensorProto.FLOAT, ["batch", "width"])
-    relu = helper.make_node("Relu", ["x"], ["y"])
-    opset = [helper.make_opsetid("", 18)]
-    onnx.save(
-        helper.make_model(helper.make_graph([relu], "g", [given], [made]), opset_imports=opset, ir_version=10),
-        folder / "dynamic.onnx",
-    )
-    fixed = helper.make_tensor_value_info("x", TensorProto.FLOAT, [1, 4])
-    out = helper.make_tensor_value_info("y", TensorProto.FLOAT, [1, 4])
-    odd = helper.make_node("NoSuchOperator", ["x"], ["y"])
-    onnx.save(
-        helper.make_model(helper.make_graph([odd], "g", [fixed], [out]), opset_imports=opset, ir_version=10),
-        folder / "unknown_op.onnx",
-    )
+    for name, op_type, shape in (("dynamic", "Relu", ("batch", "width")), ("unknown_op", "NoSuchOperator", (1, 4))):
+        b = Builder(name)
+        onnx.save(b.model(b.op(op_type, b.input("x", shape), output="y")), folder / f"{name}.onnx")
     (folder / "quality.py").write_text("def samples():\n    return []\n")
     (folder / "empty").mkdir()
     (folder / "damaged").mkdir()
