@@ -140,12 +140,6 @@ def test_an_input_with_a_value_in_the_file_is_compiled_in_and_a_note_says_so(tmp
         read_feeds(tmp_path / "data.npz", parsed(text))
 
 
-def test_symbolic_sizes_of_outputs_are_those_of_the_run(tmp_path: Path) -> None:
-    model = parsed("g (float[batch, 6] x) => (float[batch, width] y) { y = Relu(x) }")
-    found = prepared(model, tmp_path, shapes={"x": [2, 6]})
-    assert [d.dim_value for d in found.original.graph.output[0].type.tensor_type.shape.dim] == [2, 6]
-
-
 def test_a_chain_of_shapes_is_folded_once_the_inputs_are_fixed(tmp_path: Path) -> None:
     model = parsed("""g (float[batch, length, 8] x) => (float[a, b, c, d] y) {
         shape = Shape(x)
@@ -163,23 +157,63 @@ def test_a_chain_of_shapes_is_folded_once_the_inputs_are_fixed(tmp_path: Path) -
     assert found.graph.tensors["y"].shape == (3, 5, 2, 4)
 
 
-def test_shapes_that_depend_on_data_stay_inside_one_node(tmp_path: Path) -> None:
-    model = parsed("""g (float[4, 6] x) => (float[1] y, float[4, 6] z) {
-        r = Relu(x)
-        places = NonZero(r)
-        columns = Transpose<perm = [1, 0]>(places)
-        values = GatherND(r, columns)
-        sum = ReduceSum(values)
-        y = Neg(sum)
-        z = Exp(r)
-    }""")
+BRANCHES = """If(c) <then_branch = yes () => (float[3] p) { p = Neg(a) },
+                       else_branch = no () => (float[3] q) { s = Abs(a) q = Sqrt(s) }>"""
+LABELS = 'ai.onnx.ml.LabelEncoder<keys_strings = ["a", "b"], values_int64s = [1, 2]>'
+
+
+@pytest.mark.parametrize(
+    ("text", "nodes", "inside", "feeds"),
+    [
+        (
+            """g (float[4, 6] x) => (float[1] y, float[4, 6] z) { r = Relu(x) places = NonZero(r)
+            columns = Transpose<perm = [1, 0]>(places) values = GatherND(r, columns) sum = ReduceSum(values)
+            y = Neg(sum) z = Exp(r) }""",
+            ["Composite", "Exp", "Neg", "Relu"],
+            ["NonZero", "Transpose", "GatherND", "ReduceSum"],
+            [{"x": np.random.default_rng(0).standard_normal((4, 6), np.float32) + 2}],
+        ),
+        (
+            f"g (float[3] x, bool c) => (float[3] y) {{ a = Exp(x) t = {BRANCHES} y = Relu(t) }}",
+            ["Exp", "If", "Relu"],
+            ["If"],
+            [{"x": np.array([1.0, -2.0, 3.0], np.float32), "c": np.array(choice)} for choice in (True, False)],
+        ),
+        (
+            """g (float[2, 3] x) => (float[4, 3] y) { r = Relu(x) s = SequenceConstruct(r) t = SequenceInsert(s, x)
+            c = ConcatFromSequence<axis = 0>(t) y = Neg(c) }""",
+            ["Composite", "Relu"],
+            ["SequenceConstruct", "SequenceInsert", "ConcatFromSequence", "Neg"],
+            [{"x": np.ones((2, 3), np.float32)}],
+        ),
+        (
+            """g (float[2, 3] x) => (float[2, 3] y) {
+            r = Relu(x) held = Optional(r) taken = OptionalGetElement(held) y = Exp(taken) }""",
+            ["Composite", "Exp", "Relu"],
+            ["Optional", "OptionalGetElement"],
+            [{"x": np.ones((2, 3), np.float32)}],
+        ),
+        (
+            f"g (string[3] names) => (int64[3] y) {{ y = {LABELS}(names) }}",
+            ["LabelEncoder"],
+            ["LabelEncoder"],
+            [{"names": np.array(["b", "a", "other"], object)}],
+        ),
+    ],
+)
+def test_what_has_a_body_or_no_static_shape_is_one_node(
+    text: str, nodes: list[str], inside: list[str], feeds: list[dict[str, np.ndarray]], tmp_path: Path
+) -> None:
+    model = parsed(text)
+    if "ai.onnx.ml" in text:
+        model.opset_import.append(helper.make_opsetid("ai.onnx.ml", 2))
     found = taken_apart(model, tmp_path)
-    assert sorted(kinds(found)) == ["Composite", "Exp", "Neg", "Relu"]
+    assert sorted(kinds(found)) == nodes
     (composite,) = (node for node in found.graph.nodes if node.domain == COMPOSITE)
-    assert [proto.op_type for proto in composite.protos] == ["NonZero", "Transpose", "GatherND", "ReduceSum"]
+    assert [proto.op_type for proto in composite.protos] == inside
     assert set(composite.inputs) - found.graph.constants.keys() <= found.recorded.keys()
-    feeds = {"x": np.random.default_rng(0).standard_normal((4, 6), np.float32) + 2}
-    assert relative_error(in_regions(found, feeds), reference_outputs(model, feeds)).relative < 1e-6
+    for given in feeds:
+        assert relative_error(in_regions(found, given), reference_outputs(model, given)).relative < 1e-6
 
 
 def test_an_output_whose_shape_depends_on_data_has_open_sizes(tmp_path: Path) -> None:
@@ -188,21 +222,6 @@ def test_an_output_whose_shape_depends_on_data_has_open_sizes(tmp_path: Path) ->
     assert found.graph.tensors["y"].shape == (-1, -1)
     assert not found.graph.tensors["y"].static
     assert found.graph.tensors["r"].static
-
-
-def test_a_branch_is_one_node_that_reads_what_its_bodies_read(tmp_path: Path) -> None:
-    model = parsed("""g (float[3] x, bool c) => (float[3] y) {
-        a = Exp(x)
-        t = If(c) <then_branch = yes () => (float[3] p) { p = Neg(a) },
-                   else_branch = no () => (float[3] q) { s = Abs(a) q = Sqrt(s) }>
-        y = Relu(t)
-    }""")
-    found = taken_apart(model, tmp_path)
-    assert kinds(found) == ["Exp", "If", "Relu"]
-    assert found.graph.nodes[1].inputs == ("c", "a")
-    for choice in (True, False):
-        feeds = {"x": np.array([1.0, -2.0, 3.0], np.float32), "c": np.array(choice)}
-        assert relative_error(in_regions(found, feeds), reference_outputs(model, feeds)).relative == 0.0
 
 
 def test_a_constant_condition_leaves_one_branch(tmp_path: Path) -> None:
@@ -233,32 +252,6 @@ def test_equal_composites_have_equal_hashes_wherever_they_stand(tmp_path: Path) 
     assert content_hash(graph, one) == content_hash(graph, two)
 
 
-def test_sequences_pass_inside_one_node(tmp_path: Path) -> None:
-    model = parsed("""g (float[2, 3] x) => (float[4, 3] y) {
-        r = Relu(x)
-        s = SequenceConstruct(r)
-        t = SequenceInsert(s, x)
-        c = ConcatFromSequence<axis = 0>(t)
-        y = Neg(c)
-    }""")
-    found = taken_apart(model, tmp_path)
-    assert "Composite" in kinds(found)
-    feeds = {"x": np.ones((2, 3), np.float32)}
-    assert relative_error(in_regions(found, feeds), reference_outputs(model, feeds)).relative == 0.0
-
-
-def test_strings_are_opaque_and_what_touches_them_is_a_composite(tmp_path: Path) -> None:
-    encoder = 'ai.onnx.ml.LabelEncoder<keys_strings = ["a", "b"], values_int64s = [1, 2]>'
-    model = parsed(f"g (string[3] names) => (int64[3] y) {{ y = {encoder}(names) }}")
-    model.opset_import.append(helper.make_opsetid("ai.onnx.ml", 2))
-    found = taken_apart(model, tmp_path)
-    assert found.graph.tensors["names"].dtype == OPAQUE
-    assert [node.domain for node in found.graph.nodes] == [COMPOSITE]
-    assert found.recorded["names"].shape == (3,)
-    given = {"names": np.array(["b", "a", "other"], object)}
-    np.testing.assert_array_equal(in_regions(found, given)[0], [2, 1, -1])
-
-
 def test_a_table_of_strings_counts_by_what_is_written_in_it(tmp_path: Path) -> None:
     def named(labels: list[str]) -> SearchableModel:
         body = "best = ArgMax<axis = 1, keepdims = 0>(x) y = Gather(labels, best)"
@@ -271,19 +264,6 @@ def test_a_table_of_strings_counts_by_what_is_written_in_it(tmp_path: Path) -> N
     assert content_hash(same, same.all_nodes) == content_hash(again, again.all_nodes)
     assert content_hash(same, same.all_nodes) != content_hash(other, other.all_nodes)
     assert structural_hash(same, same.all_nodes) == structural_hash(again, again.all_nodes)
-
-
-def test_optional_values_pass_inside_one_node(tmp_path: Path) -> None:
-    model = parsed("""g (float[2, 3] x) => (float[2, 3] y) {
-        r = Relu(x)
-        held = Optional(r)
-        taken = OptionalGetElement(held)
-        y = Exp(taken)
-    }""")
-    found = taken_apart(model, tmp_path)
-    assert found.graph.tensors["r"].static
-    feeds = {"x": np.ones((2, 3), np.float32)}
-    np.testing.assert_allclose(in_regions(found, feeds)[0], np.exp(feeds["x"]), rtol=1e-6)
 
 
 @pytest.mark.parametrize("damage", ["a weight without its value", "a type that nobody knows"])
@@ -357,14 +337,28 @@ def test_a_persons_own_inputs_fix_shapes_and_are_the_references(tmp_path: Path) 
     assert not any("random" in note for note in found.notes)
 
 
-def test_a_past_of_no_steps_is_a_shape_like_any_other(tmp_path: Path) -> None:
-    model = parsed("""g (float[1, 2, past, 4] before, float[1, 2, 1, 4] k) => (float[1, 2, all, 4] after) {
-        after = Concat<axis = 2>(before, k) }""")
-    shapes = ModelConfig.model_validate({"source": "m.onnx", "shapes": {"before": [1, 2, 0, 4]}}).one_profile()
-    found = prepared(model, tmp_path, shapes=shapes)
+@pytest.mark.parametrize(
+    ("text", "shapes", "sizes"),
+    [
+        ("(float[batch, 6] x) => (float[batch, width] y) { y = Relu(x) }", {"x": [2, 6]}, [2, 6]),
+        (
+            "(float[1, 2, past, 4] before, float[1, 2, 1, 4] k) => (float[1, 2, all, 4] y) "
+            "{ y = Concat<axis = 2>(before, k) }",
+            {"before": [1, 2, 0, 4]},
+            [1, 2, 1, 4],
+        ),
+    ],
+)
+def test_symbolic_sizes_of_outputs_are_those_of_the_run(
+    text: str, shapes: dict[str, list[int]], sizes: list[int], tmp_path: Path
+) -> None:
+    """A past of no steps is a shape like any other."""
+    configured = ModelConfig.model_validate({"source": "m.onnx", "shapes": shapes}).one_profile()
+    found = prepared(parsed(f"g {text}"), tmp_path, shapes=configured)
+    assert [dim.dim_value for dim in found.original.graph.output[0].type.tensor_type.shape.dim] == sizes
     (feeds, expected), *_ = found.references
-    assert (feeds["before"].shape, expected["after"].shape) == ((1, 2, 0, 4), (1, 2, 1, 4))
-    assert searchable(found, 1).graph.tensors["after"].shape == (1, 2, 1, 4)
+    assert {name: list(feeds[name].shape) for name in shapes} == shapes
+    assert list(expected["y"].shape) == list(searchable(found, 1).graph.tensors["y"].shape) == sizes
 
 
 @pytest.mark.parametrize("sizes", ["7, 4", "4", "3, 5"])

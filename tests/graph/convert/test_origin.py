@@ -11,7 +11,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from onnx import TensorProto
 
-from collage_evo.graph.convert.origin import Fate, name_nodes, node_names, trace
+from collage_evo.graph.convert.origin import Fate, name_nodes, node_names
 from collage_evo.graph.load.load import ModelFile
 from collage_evo.graph.normalise.normalise import normalise
 from collage_evo.graph.prepare import SearchableModel, prepare_model, searchable
@@ -23,7 +23,7 @@ PADS = [1, 1, 1, 1]
 
 
 def fates(model: onnx.ModelProto) -> dict[str, Fate]:
-    return {fate.name: fate for fate in trace(model, normalise(model)).fates}
+    return {fate.name: fate for fate in name_nodes(model, normalise(model)).fates}
 
 
 def folding() -> onnx.ModelProto:
@@ -85,7 +85,7 @@ def test_a_node_without_a_name_has_that_of_its_output() -> None:
         node.name = ""
     names = [node.output[0] for node in model.graph.node]
     assert list(node_names(model)) == names
-    assert set(trace(model, normalise(model)).names) <= set(names)
+    assert set(name_nodes(model, normalise(model)).names) <= set(names)
 
 
 def test_a_node_whose_work_two_others_share_lends_its_name_to_one() -> None:
@@ -119,7 +119,7 @@ def test_every_node_has_a_name_of_its_own_and_every_fate_leads_to_one(model: onn
         for node in model.graph.node:
             node.name = ""
     normalised = normalise(model)
-    origin = trace(model, normalised)
+    origin = name_nodes(model, normalised)
     assert len(set(origin.names)) == len(origin.names) == len(normalised.graph.node)
     assert [fate.name for fate in origin.fates] == list(node_names(model))
     assert all(set(fate.nodes) <= set(origin.names) for fate in origin.fates)

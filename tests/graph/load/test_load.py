@@ -1,4 +1,4 @@
-"""What load_model accepts, and the one line it says about what it does not."""
+"""What loading accepts, and the one line it says about what it does not."""
 
 from __future__ import annotations
 
@@ -9,13 +9,12 @@ from pathlib import Path
 import numpy as np
 import onnx
 import pytest
-from onnx import TensorProto, helper, numpy_helper
+from onnx import TensorProto, external_data_helper, helper, numpy_helper
 
 from collage_evo.errors import InputError
 from collage_evo.graph.convert.read import build_graph
-from collage_evo.graph.load import load
 from collage_evo.graph.load.inputs import random_inputs
-from collage_evo.graph.load.load import ModelFile, load_model
+from collage_evo.graph.load.load import ModelFile
 from collage_evo.graph.normalise.normalise import normalise
 from collage_evo.graph.reference.reference import reference_outputs
 from collage_evo.hardware.memory import PeakMemory
@@ -45,21 +44,45 @@ def dynamic_model(path: Path, *, first: list[int | str], second: list[int | str]
 
 def refusal(source: Path | str, shapes: dict[str, list[int]] | None = None) -> str:
     with pytest.raises(InputError) as caught:
-        load_model(str(source), shapes)
+        ModelFile(str(source)).load(shapes)
     message = str(caught.value)
     assert "\n" not in message
     return message
 
 
 def test_a_static_model_is_loaded_untouched(saved: Path) -> None:
-    loaded = load_model(str(saved))
-    assert (loaded.name, loaded.source) == ("net", str(saved))
+    loaded = ModelFile(str(saved)).load()
+    assert loaded.name == "net"
     assert loaded.original == tiny_convnet()
 
 
-def test_a_missing_file_and_a_directory_are_named(tmp_path: Path) -> None:
-    assert f"no model file {tmp_path / 'none.onnx'}" in refusal(tmp_path / "none.onnx")
-    assert "is a directory" in refusal(tmp_path)
+ORT = b"\x18\0\0\0ORTM" + bytes(64)
+
+
+@pytest.mark.parametrize(
+    ("name", "content", "words"),
+    [
+        ("none.onnx", None, "no model file"),
+        (".", None, "is a directory"),
+        ("empty.onnx", b"", "is not an ONNX model"),
+        ("image.onnx", b"\x89PNG\r\n\x1a\n" * 20, "is not an ONNX model"),
+        ("text.onnx", b"hello, this is text\n", "is not an ONNX model"),
+        ("net.ort", ORT, "is in ONNX Runtime's own format: give the .onnx file"),
+        ("net.onnx", ORT, "is in ONNX Runtime's own format: give the .onnx file"),
+        *(("net.onnx", share, "download it again") for share in (0.1, 0.5, 0.9, 0.99)),
+    ],
+)
+def test_what_is_no_model_is_refused(tmp_path: Path, name: str, content: bytes | float | None, words: str) -> None:
+    """``content``: that of the file, or a share of a model's."""
+    path = tmp_path / name
+    if isinstance(content, float):
+        whole = tiny_convnet().SerializeToString()
+        content = whole[: int(len(whole) * content)]
+    if content is not None:
+        path.write_bytes(content)
+    message = refusal(path)
+    assert words in message
+    assert str(path) in message
 
 
 ODD_RECORDS = [
@@ -91,25 +114,15 @@ def test_missing_and_short_external_weights_are_named(tmp_path: Path) -> None:
     assert f"'net.weights', which is not there: put that file into {tmp_path}" in refusal(path)
 
 
-def test_a_weight_of_an_unknown_type_or_of_the_wrong_size_is_refused(tmp_path: Path) -> None:
-    for name, value, words in (("data_type", 99, "net.onnx is damaged"), ("raw_data", b"1234", "weight 'const_0'")):
-        model = tiny_convnet()
-        setattr(model.graph.initializer[0], name, value)
-        onnx.save(model, tmp_path / "net.onnx")
-        assert words in refusal(tmp_path / "net.onnx")
-
-
-@pytest.mark.parametrize("content", [b"", b"\x89PNG\r\n\x1a\n" * 20, b"hello, this is text\n"])
-def test_other_files_are_not_onnx(tmp_path: Path, content: bytes) -> None:
-    path = tmp_path / "other.onnx"
-    path.write_bytes(content)
-    assert "is not an ONNX model" in refusal(path)
-
-
-def test_a_file_of_onnx_runtimes_own_format_is_named(tmp_path: Path) -> None:
-    for name in ("net.ort", "net.onnx"):
-        (tmp_path / name).write_bytes(b"\x18\0\0\0ORTM" + bytes(64))
-        assert "is in ONNX Runtime's own format: give the .onnx file" in refusal(tmp_path / name)
+@pytest.mark.parametrize(
+    ("field", "value", "words"),
+    [("data_type", 99, "of the type 99, which ONNX does not have"), ("raw_data", b"1234", "4 bytes instead of")],
+)
+def test_a_weight_of_another_type_or_size_is_refused(tmp_path: Path, field: str, value: object, words: str) -> None:
+    model = tiny_convnet()
+    setattr(model.graph.initializer[0], field, value)
+    onnx.save(model, tmp_path / "net.onnx")
+    assert words in refusal(tmp_path / "net.onnx")
 
 
 DENSE = np.array([[0, 2, 0], [0, 0, 3]], np.float32)
@@ -140,7 +153,7 @@ def test_sparse_constants_are_dense_wherever_they_are(tmp_path: Path, coordinate
     branch.node.insert(0, helper.make_node("Constant", [], ["k2"], sparse_value=sparse("", coordinates)))
     model.graph.sparse_initializer.append(sparse("w", coordinates))
     onnx.save(model, tmp_path / "net.onnx")
-    loaded = load_model(str(tmp_path / "net.onnx")).original
+    loaded = ModelFile(str(tmp_path / "net.onnx")).load().original
     assert "sparse" not in str(loaded)
     feeds = {"x": np.zeros((2, 3), np.float32), "c": np.array(True)}
     y, z = reference_outputs(loaded, feeds)
@@ -160,15 +173,8 @@ def test_external_weights_of_a_function_are_read(tmp_path: Path, monkeypatch: py
     (tmp_path / "net.onnx").write_bytes(model.SerializeToString())
     (tmp_path / "elsewhere").mkdir()
     monkeypatch.chdir(tmp_path / "elsewhere")
-    (made,) = reference_outputs(load_model("../net.onnx").original, {"x": np.zeros((2, 3), np.float32)})
+    (made,) = reference_outputs(ModelFile("../net.onnx").load().original, {"x": np.zeros((2, 3), np.float32)})
     np.testing.assert_array_equal(made, DENSE)
-
-
-@pytest.mark.parametrize("share", [0.1, 0.5, 0.9, 0.99])
-def test_a_truncated_file_is_refused(saved: Path, share: float) -> None:
-    content = saved.read_bytes()
-    saved.write_bytes(content[: int(len(content) * share)])
-    assert "download it again" in refusal(saved)
 
 
 def save_with_external_weights(path: Path) -> Path:
@@ -190,40 +196,28 @@ def test_a_model_that_is_written_while_it_is_read_is_refused(tmp_path: Path, nam
         file.load()
 
 
-def test_a_model_that_was_read_whole_may_be_replaced(tmp_path: Path) -> None:
-    path = tmp_path / "net.onnx"
-    weights = save_with_external_weights(path)
-    file = ModelFile(str(path))
-    before = file.load().original
-    weights.unlink()
-    assert file.load().original == before
-
-
-def test_external_weights_are_read_once_where_sizes_are_open(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    path, read, reads = tmp_path / "net.onnx", list[str](), load._read_outside
+@pytest.mark.parametrize("batch", ["", "batch"])
+def test_external_weights_are_read_once(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, batch: str) -> None:
+    path, read, reads = tmp_path / "net.onnx", list[str](), external_data_helper.load_external_data_for_tensor
     model = tiny_convnet()
-    model.graph.input[0].type.tensor_type.shape.dim[0].dim_param = "batch"
+    if batch:
+        model.graph.input[0].type.tensor_type.shape.dim[0].dim_param = batch
     onnx.save(model, path, save_as_external_data=True, location="net.weights", size_threshold=0)
 
-    def read_outside(tensor: onnx.TensorProto, file: Path) -> None:
+    def read_tensor(tensor: onnx.TensorProto, folder: str) -> None:
         read.append(tensor.name)
-        reads(tensor, file)
+        reads(tensor, folder)
 
-    monkeypatch.setattr(load, "_read_outside", read_outside)
-    loaded = load.load_model(str(path))
-    assert loaded.dynamic is not None
+    monkeypatch.setattr(external_data_helper, "load_external_data_for_tensor", read_tensor)
+    file = ModelFile(str(path))
+    loaded = file.load()
+    assert (loaded.dynamic is not None) == bool(batch)
+    (tmp_path / "net.weights").unlink()
+    assert file.load() == loaded
     assert sorted(read) == sorted(weight.name for weight in model.graph.initializer)
-
-
-def test_external_weights_are_read_in(tmp_path: Path) -> None:
-    path = tmp_path / "net.onnx"
-    weights = save_with_external_weights(path)
-    loaded = load_model(str(path)).original
-    weights.unlink()
-    feeds = random_inputs(loaded, 0)
-    np.testing.assert_array_equal(reference_outputs(loaded, feeds)[0], reference_outputs(tiny_convnet(), feeds)[0])
+    feeds = random_inputs(loaded.original, 0)
+    expected = reference_outputs(tiny_convnet(), feeds)
+    np.testing.assert_array_equal(reference_outputs(loaded.original, feeds)[0], expected[0])
 
 
 def test_no_more_than_a_few_large_weights_are_in_memory_at_once(tmp_path: Path) -> None:
@@ -244,7 +238,7 @@ def test_no_more_than_a_few_large_weights_are_in_memory_at_once(tmp_path: Path) 
     path.write_bytes(model.SerializeToString())
     gc.collect()
     peak = PeakMemory()
-    loaded = load_model(str(path)).original
+    loaded = ModelFile(str(path)).load().original
     assert peak.bytes < 4 * 4 * width
     sums = reference_outputs(loaded, {"x": np.ones(1, np.float32)})[0]
     np.testing.assert_array_equal(sums, np.full(width, 1 + sum(range(count))))
@@ -258,7 +252,7 @@ def test_a_download_caches_links_to_a_model_and_its_weights_are_followed(tmp_pat
     weights.rename(blobs / "decaf")
     (snapshot / "net.onnx").symlink_to("../../blobs/c0ffee")
     (snapshot / weights.name).symlink_to("../../blobs/decaf")
-    loaded = load_model(str(snapshot / "net.onnx"))
+    loaded = ModelFile(str(snapshot / "net.onnx")).load()
     assert loaded.original.graph.initializer[0].raw_data == tiny_convnet().graph.initializer[0].raw_data
 
     (snapshot / weights.name).unlink()
@@ -271,7 +265,7 @@ def test_weights_with_several_names_are_read_as_others_are(tmp_path: Path) -> No
     path = tmp_path / "net.onnx"
     weights = save_with_external_weights(path)
     os.link(weights, tmp_path / "in a content store")
-    loaded = load_model(str(path)).original
+    loaded = ModelFile(str(path)).load().original
     assert [w.raw_data for w in loaded.graph.initializer] == [w.raw_data for w in tiny_convnet().graph.initializer]
     os.truncate(weights, 100)
     assert f"which has {100} bytes" in refusal(path)
@@ -281,8 +275,7 @@ def test_weights_with_several_names_are_read_as_others_are(tmp_path: Path) -> No
 
 
 def test_dynamic_dimensions_are_listed_with_the_way_to_fix_them(tmp_path: Path) -> None:
-    path = dynamic_model(tmp_path / "d.onnx", first=["batch", 3, "h", "w"])
-    message = refusal(path)
+    message = refusal(dynamic_model(tmp_path / "d.onnx", first=["batch", 3, "h", "w"]))
     assert "'image' [batch, 3, h, w]" in message
     assert "model.shapes: {image: [1, 3, 224, 224]}" in message
     assert "--shapes 'image: [1, 3, 224, 224]'" in message
@@ -298,7 +291,7 @@ def test_unnamed_and_zero_dimensions_are_dynamic(tmp_path: Path) -> None:
 
 def test_shapes_fix_dynamic_dimensions_throughout(tmp_path: Path) -> None:
     path = dynamic_model(tmp_path / "d.onnx", first=["batch", 3], second=["batch", 3])
-    loaded = load_model(str(path), {"image": [2, 3]}).original
+    loaded = ModelFile(str(path)).load({"image": [2, 3]}).original
     graph = build_graph(normalise(loaded))
     assert graph.tensors["shift"].shape == (2, 3)
     assert graph.tensors["y"].shape == (2, 3)
@@ -310,7 +303,7 @@ def test_an_input_of_unknown_rank_takes_any_shape(tmp_path: Path) -> None:
         value.type.tensor_type.ClearField("shape")
     onnx.save(model, tmp_path / "d.onnx")
     assert "[unknown rank]" in refusal(tmp_path / "d.onnx")
-    loaded = load_model(str(tmp_path / "d.onnx"), {"x": [4, 5]}).original
+    loaded = ModelFile(str(tmp_path / "d.onnx")).load({"x": [4, 5]}).original
     assert build_graph(normalise(loaded)).tensors["y"].shape == (4, 5)
 
 
@@ -331,35 +324,38 @@ def test_one_name_may_stand_for_sizes_that_differ(tmp_path: Path) -> None:
     net = Builder("hint")
     y = net.op("Concat", net.input("image", ["?", 3]), net.input("shift", ["?", 3]), axis=0, output="y")
     onnx.save(net.model(y), tmp_path / "d.onnx")
-    loaded = load_model(str(tmp_path / "d.onnx"), {"image": [48, 3], "shift": [192, 3]}).original
+    loaded = ModelFile(str(tmp_path / "d.onnx")).load({"image": [48, 3], "shift": [192, 3]}).original
     assert [sizes_of(value) for value in loaded.graph.input] == [[48, 3], [192, 3]]
 
 
-def test_an_open_batch_is_one_and_the_note_says_so(tmp_path: Path) -> None:
-    loaded = load_model(str(dynamic_model(tmp_path / "d.onnx", first=["unk", 3])))
-    assert sizes_of(loaded.original.graph.input[0]) == [1, 3]
-    assert loaded.notes == ("the batch is 1",)
+@pytest.mark.parametrize(
+    ("shape", "weights", "any_shapes", "sizes", "note"),
+    [
+        (["unk", 3, 5], (4, 3, 5), False, [1, 3, 5], ""),
+        (["batch", "channels", 8, 8], (4, 3, 3, 3), False, [1, 3, 8, 8], "the only ones that run"),
+        (["batch", 1, "length"], (4, 1, 5), True, [1, 1, 8], "the smallest that run"),
+    ],
+)
+def test_sizes_that_nobody_gives_are_found_and_noted(
+    tmp_path: Path,
+    shape: list[int | str],
+    weights: tuple[int, ...],
+    any_shapes: bool,
+    sizes: list[int],
+    note: str,
+) -> None:
+    net, path = Builder("open"), tmp_path / "d.onnx"
+    x = net.input("x", shape)
+    onnx.save(net.model(net.op("Conv", x, net.const(np.ones(weights, np.float32)))), path)
+    if any_shapes:
+        assert "dynamic dimensions" in refusal(path)
+    loaded = ModelFile(str(path)).load(any_shapes=any_shapes)
+    assert sizes_of(loaded.original.graph.input[0]) == sizes
     assert loaded.dynamic is not None
-    assert loaded.dynamic.graph.input[0].type.tensor_type.shape.dim[0].dim_param == "unk"
-
-
-def test_a_size_that_the_weights_force_is_found(tmp_path: Path) -> None:
-    net = Builder("forced")
-    x = net.input("x", ["batch", "channels", 8, 8])
-    onnx.save(net.model(net.op("Conv", x, net.const(np.ones((4, 3, 3, 3), np.float32)))), tmp_path / "d.onnx")
-    loaded = load_model(str(tmp_path / "d.onnx"))
-    assert sizes_of(loaded.original.graph.input[0]) == [1, 3, 8, 8]
-    assert "the only ones that run: x: [1, 3, 8, 8]" in loaded.notes[1]
-
-
-def test_sizes_are_the_smallest_that_run_if_any_will_do(tmp_path: Path) -> None:
-    net = Builder("smallest")
-    x = net.input("x", ["batch", 1, "length"])
-    onnx.save(net.model(net.op("Conv", x, net.const(np.ones((4, 1, 5), np.float32)))), tmp_path / "d.onnx")
-    assert "dynamic dimensions" in refusal(tmp_path / "d.onnx")
-    loaded = load_model(str(tmp_path / "d.onnx"), any_shapes=True)
-    assert sizes_of(loaded.original.graph.input[0]) == [1, 1, 8]
-    assert "smallest" in loaded.notes[1]
+    assert loaded.dynamic.graph.input[0].type.tensor_type.shape.dim[0].dim_param == shape[0]
+    assert loaded.notes[0] == "the batch is 1"
+    assert len(loaded.notes) == 1 + bool(note)
+    assert note in loaded.notes[-1]
 
 
 @pytest.mark.parametrize(
@@ -380,7 +376,7 @@ def test_builtin_mistakes_are_explained(source: str, words: str) -> None:
 
 def test_builtin_parameters_are_used_and_the_seed_decides_the_weights() -> None:
     source = "builtin:bert?layers=1&length=16&hidden=24&heads=2&vocabulary=100"
-    first, again, other = (load_model(source, seed=seed).original for seed in (0, 0, 1))
+    first, again, other = (ModelFile(source, seed=seed).load().original for seed in (0, 0, 1))
     assert first == again
     assert first != other
     assert sizes_of(first.graph.output[0]) == [1, 16, 24]
@@ -401,22 +397,25 @@ def twice(name: str, domain: str = "") -> list[onnx.NodeProto]:
     return [helper.make_node(name, [a], [c], domain=domain) for a, c in ("ab", "bc")]
 
 
-def test_functions_that_become_millions_of_operators_are_refused_before_they_are_inlined(tmp_path: Path) -> None:
-    calls = [twice(f"f{number}", "own") for number in range(24)]
-    onnx.save(of_functions([twice("Relu"), *calls]), tmp_path / "bomb.onnx")
-    with pytest.raises(InputError, match=r"33,554,432 operators once its functions are inlined, more than 200,000"):
-        load_model(str(tmp_path / "bomb.onnx"))
-    inside = helper.make_graph(twice("f0", "own"), "body", [], [helper.make_tensor_value_info("c", 1, [1])])
-    branch = helper.make_node("If", ["a"], ["c"], then_branch=inside, else_branch=inside)
-    calls = [twice(f"f{number}", "own") for number in range(1, 24)]
-    onnx.save(of_functions([twice("Relu"), [branch], *calls]), tmp_path / "b.onnx")
-    with pytest.raises(InputError, match=r"operators once its functions are inlined"):
-        load_model(str(tmp_path / "b.onnx"))
+INSIDE = helper.make_graph(twice("f0", "own"), "body", [], [helper.make_tensor_value_info("c", 1, [1])])
+BRANCH = [helper.make_node("If", ["a"], ["c"], then_branch=INSIDE, else_branch=INSIDE)]
+CALLS = [twice(f"f{number}", "own") for number in range(24)]
 
 
-def test_functions_of_an_ordinary_size_are_read_and_one_that_calls_itself_is_not(tmp_path: Path) -> None:
-    onnx.save(of_functions([twice("Relu"), twice("f0", "own")]), tmp_path / "m.onnx")
-    assert load_model(str(tmp_path / "m.onnx")).original.functions
-    onnx.save(of_functions([twice("f0", "own")]), tmp_path / "loop.onnx")
-    with pytest.raises(InputError, match=r"loop\.onnx is damaged"):
-        load_model(str(tmp_path / "loop.onnx"))
+@pytest.mark.parametrize(
+    ("bodies", "words"),
+    [
+        ([twice("Relu"), *CALLS], "33,554,432 operators once its functions are inlined, more than 200,000"),
+        ([twice("Relu"), BRANCH, *CALLS[1:]], "operators once its functions are inlined"),
+        ([twice("f0", "own")], "net.onnx is damaged"),
+        ([twice("Relu"), twice("f0", "own")], ""),
+    ],
+)
+def test_functions_that_become_millions_of_operators_or_call_themselves_are_refused(
+    tmp_path: Path, bodies: list[list[onnx.NodeProto]], words: str
+) -> None:
+    onnx.save(of_functions(bodies), tmp_path / "net.onnx")
+    if words:
+        assert words in refusal(tmp_path / "net.onnx")
+    else:
+        assert ModelFile(str(tmp_path / "net.onnx")).load().original.functions
