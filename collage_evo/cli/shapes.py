@@ -13,7 +13,7 @@ from collage_evo.config_model import ModelConfig
 from collage_evo.errors import ConfigError
 from collage_evo.graph.load.data import given_inputs
 from collage_evo.graph.load.load import ModelFile
-from collage_evo.graph.load.shapes import dims_of, dynamic_inputs, written
+from collage_evo.graph.load.shapes import dynamic_inputs, written
 from collage_evo.yaml_values import Refused, load_yaml
 
 AUTO = "auto"
@@ -43,7 +43,8 @@ def shape_values(text: str | None, file: ModelFile) -> dict[str, Any]:
 def _by_dimension(text: str, shapes: Mapping[str, Any], file: ModelFile) -> Mapping[str, Any]:
     """``shapes`` with those of all open inputs in place of the sizes of symbolic dimensions."""
     inputs = dynamic_inputs(file.declared)
-    symbols = {dim.dim_param for value in inputs for dim in dims_of(value)} - {"", *given_inputs(file.declared)}
+    every = (dim.dim_param for value in inputs for dim in value.type.tensor_type.shape.dim)
+    symbols = set(every) - {"", *given_inputs(file.declared)}
     sizes = {name: value if isinstance(value, list) else [value] for name, value in shapes.items() if name in symbols}
     if not sizes:
         return shapes
@@ -55,7 +56,8 @@ def _by_dimension(text: str, shapes: Mapping[str, Any], file: ModelFile) -> Mapp
     for value in inputs:
         if value.name in by_input:
             continue
-        dims = [sizes.get(dim.dim_param, [dim.dim_value] if dim.dim_value else []) for dim in dims_of(value)]
+        declared = value.type.tensor_type.shape.dim
+        dims = [sizes.get(dim.dim_param, [dim.dim_value] if dim.dim_value else []) for dim in declared]
         if not dims or not all(dims):
             raise ConfigError(f"--shapes {text!r}: give all sizes, or the shape, of {value.name}: {written(value)}")
         count = max(map(len, dims))

@@ -20,7 +20,7 @@ from onnx import TensorProto
 from collage_evo.graph.convert.read import build_graph
 from collage_evo.graph.ir import weights
 from collage_evo.graph.ir.graph import Graph, members, node_set
-from collage_evo.graph.load.load import load_model
+from collage_evo.graph.load.load import ModelFile
 from collage_evo.graph.normalise.normalise import normalise
 from collage_evo.graph.reference.distance import relative_error
 from collage_evo.graph.reference.reference import Reference, reference_outputs
@@ -272,7 +272,7 @@ def test_a_model_of_an_old_version_whose_weights_are_inputs_has_shares_too(tmp_p
     text = "g (float[3, 4] x, float[4] w) => (float[3, 4] z) <float[4] w = {1, 2, 3, 4}> { z = Mul(x, w) }"
     old = onnx.parser.parse_model(f'<ir_version: 3, opset_import: ["" : 8]> {text}')
     onnx.save(old, tmp_path / "old.onnx")
-    model = load_model(str(tmp_path / "old.onnx")).original
+    model = ModelFile(str(tmp_path / "old.onnx")).load().original
     assert [value.name for value in model.graph.input] == ["x"]
     graph = build_graph(normalise(model))
     feeds = random_inputs(graph, 0)

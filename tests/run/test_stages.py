@@ -22,7 +22,7 @@ from collage_evo.genome.failure import Failure, Fault
 from collage_evo.genome.outcome import Outcome
 from collage_evo.genome.settings import Budget
 from collage_evo.graph.load.inputs import random_inputs
-from collage_evo.graph.load.load import load_model
+from collage_evo.graph.load.load import ModelFile
 from collage_evo.graph.prepare import SearchableModel
 from collage_evo.graph.reference.distance import relative_error
 from collage_evo.graph.reference.reference import reference_outputs
@@ -184,7 +184,7 @@ def test_a_run_that_goes_on_neither_normalises_nor_enumerates_again(
     assert same == found
     assert (again.origin, again.normalisation_error) == (model.origin, model.normalisation_error)
     assert costs_key(again.graph, same, Target()) == costs_key(model.graph, found, Target())
-    tiny = load_model(str(tmp_path / "tiny.onnx")).original
+    tiny = ModelFile(str(tmp_path / "tiny.onnx")).load().original
     tiny.graph.node[0].name = "another"
     onnx.save(tiny, tmp_path / "tiny.onnx")
     with pytest.raises(InputError, match=r"differs from the model that the run in .* began with: restore that file"):

@@ -15,6 +15,7 @@ from functools import cached_property
 import onnx
 
 from collage_evo.graph.convert.static import bodies
+from collage_evo.graph.ir.graph import post_order
 
 _SHAPES = frozenset({"Shape", "Size"})
 """Constant where shapes are static, whatever they read."""
@@ -98,23 +99,14 @@ class _File:
                 readers.setdefault(name, []).append(index)
         return readers
 
+    def readers_of(self, index: int) -> list[int]:
+        """The nodes that read what a node makes."""
+        return [reader for name in self.nodes[index].outputs for reader in self.readers.get(name, ())]
+
     @cached_property
     def readers_first(self) -> list[int]:
         """All nodes, each after those that read its outputs."""
-        order: list[int] = []
-        seen: set[int] = set()
-        for start in range(len(self.nodes)):
-            stack = [(start, False)]
-            while stack:
-                index, finished = stack.pop()
-                if finished:
-                    order.append(index)
-                elif index not in seen:
-                    seen.add(index)
-                    stack.append((index, True))
-                    outputs = self.nodes[index].outputs
-                    stack += [(reader, False) for name in outputs for reader in self.readers.get(name, ())]
-        return order
+        return post_order(range(len(self.nodes)), lambda index: self.readers_of(index)[::-1])
 
     @cached_property
     def constants(self) -> set[int]:
@@ -152,15 +144,7 @@ def node_names(model: onnx.ModelProto) -> tuple[str, ...]:
 
 
 def name_nodes(original: onnx.ModelProto, normalised: onnx.ModelProto) -> Origin:
-    """Name the nodes of ``normalised`` in place as in the file it came from; returns what :func:`trace` does."""
-    origin = trace(original, normalised)
-    for node, name in zip(normalised.graph.node, origin.names, strict=True):
-        node.name = name
-    return origin
-
-
-def trace(original: onnx.ModelProto, normalised: onnx.ModelProto) -> Origin:
-    """Match the nodes of ``normalised`` with those of the file; neither model changes.
+    """Match the nodes of ``normalised`` with those of the file it came from, and name them in place.
 
     A node that does the work of several gets the name of the one with its operator, else of the last. A node that
     does only a part of another's work is named after that node and its own operator, as ``bn1/Mul``.
@@ -172,6 +156,8 @@ def trace(original: onnx.ModelProto, normalised: onnx.ModelProto) -> Origin:
     lenders = _lenders(nodes, groups, cones, file)
     names = _names(nodes, groups, file, lenders)
     preserved = {one: names[index] for index, one in lenders.items()}
+    for node, name in zip(nodes, names, strict=True):
+        node.name = name
     return Origin(names, tuple(_fates(file, groups, cones, names, preserved)))
 
 
@@ -321,9 +307,8 @@ def _fates(
             nodes_of[index] = (name,)
             fates[index] = Fate(node.name, node.op_type, node.outputs, (name,))
             continue
-        readers = [reader for name in node.outputs for reader in file.readers.get(name, ())]
-        names_of_node = holders.get(index) or dict.fromkeys(name for one in readers for name in nodes_of.get(one, ()))
-        nodes_of[index] = tuple(names_of_node)
-        constant = bool(names_of_node) and (index in file.constants or index not in holders)
+        names_of_readers = (name for reader in file.readers_of(index) for name in nodes_of.get(reader, ()))
+        nodes_of[index] = tuple(holders.get(index) or dict.fromkeys(names_of_readers))
+        constant = bool(nodes_of[index]) and (index in file.constants or index not in holders)
         fates[index] = Fate(node.name, node.op_type, node.outputs, nodes_of[index], constant)
     return [fates[index] for index in range(len(file.nodes))]

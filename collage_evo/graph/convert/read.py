@@ -12,7 +12,7 @@ from onnx import helper, numpy_helper
 from collage_evo.errors import InputError
 from collage_evo.graph.convert.composite import grouped, is_composite
 from collage_evo.graph.convert.static import captures
-from collage_evo.graph.ir.graph import COMPOSITE, OPAQUE, Graph, Node, Tensor
+from collage_evo.graph.ir.graph import COMPOSITE, OPAQUE, Graph, Node, Tensor, post_order
 from collage_evo.graph.ir.weights import array_of
 
 
@@ -59,22 +59,15 @@ def _constant(tensor: onnx.TensorProto) -> np.ndarray:
 
 def _depth_first(graph: onnx.GraphProto) -> list[onnx.NodeProto]:
     """Nodes in post-order of a depth-first walk from the outputs through the inputs, left to right."""
-    maker = {name: index for index, node in enumerate(graph.node) for name in node.output if name}
-    order: list[onnx.NodeProto] = []
-    seen: set[int] = set()
-    for output in graph.output:
-        stack = [(maker[output.name], False)] if output.name in maker else []
-        while stack:
-            index, finished = stack.pop()
-            node = graph.node[index]
-            if finished:
-                order.append(node)
-            elif index not in seen:
-                seen.add(index)
-                stack.append((index, True))
-                reads = (*node.input, *sorted(captures(node)))
-                stack.extend((maker[name], False) for name in reversed(reads) if name in maker)
-    return order
+    nodes = list(graph.node)
+    maker = {name: index for index, node in enumerate(nodes) for name in node.output if name}
+
+    def makers(index: int) -> list[int]:
+        read = (*nodes[index].input, *sorted(captures(nodes[index])))
+        return [maker[name] for name in read if name in maker]
+
+    ends = (maker[output.name] for output in graph.output if output.name in maker)
+    return [nodes[index] for index in post_order(ends, makers)]
 
 
 def _nodes(

@@ -56,6 +56,23 @@ def node_set(indices: Iterable[int]) -> NodeSet:
     return result
 
 
+def post_order(starts: Iterable[int], following: Callable[[int], Sequence[int]]) -> list[int]:
+    """All that can be reached from ``starts``, each after what follows it, as a depth-first walk leaves them."""
+    order: list[int] = []
+    seen: set[int] = set()
+    for start in starts:
+        stack = [(start, False)]
+        while stack:
+            index, finished = stack.pop()
+            if finished:
+                order.append(index)
+            elif index not in seen:
+                seen.add(index)
+                stack.append((index, True))
+                stack.extend((other, False) for other in reversed(following(index)))
+    return order
+
+
 @dataclass(frozen=True)
 class Tensor:
     """A value's type: numpy dtype name and shape.

@@ -66,14 +66,10 @@ def plan_memory(lifetimes: Sequence[Lifetime], alignment: int = ALIGNMENT) -> Me
     return place({life.name: life.nbytes for life in lifetimes}, together, alignment)
 
 
-def _plain(nbytes: int) -> np.ndarray:
-    return np.zeros(nbytes, np.uint8)
-
-
 def allocate(
     plan: MemoryPlan,
     tensors: Mapping[str, Tensor],
-    memory: Callable[[int], np.ndarray] = _plain,
+    memory: Callable[[int], np.ndarray] = lambda nbytes: np.zeros(nbytes, np.uint8),
     alignment: int = ALIGNMENT,
 ) -> dict[str, np.ndarray]:
     """One zeroed arena and a view of it for every planned tensor.

@@ -6,6 +6,7 @@ The user has to choose all others; the message names sizes that ran.
 
 from __future__ import annotations
 
+import contextlib
 import itertools
 import time
 from collections.abc import Iterator, Mapping, Sequence
@@ -57,13 +58,14 @@ def complete_shapes(
     notes = ("the batch is 1",) if batched else ()
     if not axes:
         return {**complete, **shape_of}, notes
-    sizes = trial.smallest(shape_of, axes) if any_shapes else trial.usual(shape_of, axes)
+    sizes = trial.first(shape_of, axes, SIZES if any_shapes else (*USUAL, *SIZES))
     if sizes is None:
         raise _asks(missing, _filled(shape_of, dict.fromkeys(axes, USUAL[0])))
     completed = _filled(shape_of, sizes)
     if any_shapes:
         return {**complete, **completed}, (*notes, f"sizes are the smallest that run: {_listed(completed)}")
-    if any(trial.runs(_filled(shape_of, {**sizes, axis: other})) for axis, other in _others(sizes)):
+    others = ((axis, other) for axis, size in sizes.items() for other in (2 * size, size + 1, size + 32))
+    if any(trial.runs(_filled(shape_of, {**sizes, axis: other})) for axis, other in others):
         raise _asks(missing, completed)
     return {**complete, **completed}, (*notes, f"sizes are the only ones that run: {_listed(completed)}")
 
@@ -81,25 +83,16 @@ class _Trial:
         """Whether ONNX Runtime runs the model on inputs of ``shapes``."""
         key = _listed(shapes)
         if key not in self._ran:
-            feeds = random_inputs(self._model, 0, {**self._known, **shapes})
-            try:
+            feeds, self._ran[key] = random_inputs(self._model, 0, {**self._known, **shapes}), False
+            with contextlib.suppress(InputError):
                 self._reference.run(feeds)
                 self._ran[key] = True
-            except InputError:
-                self._ran[key] = False
         return self._ran[key]
 
-    def usual(self, shapes: Mapping[str, list[int]], axes: Sequence[Axis]) -> dict[Axis, int] | None:
-        """Sizes that run, preferably including a common one."""
-        return self._first(shapes, axes, (*USUAL, *SIZES))
-
-    def smallest(self, shapes: Mapping[str, list[int]], axes: Sequence[Axis]) -> dict[Axis, int] | None:
-        """The smallest sizes that run."""
-        return self._first(shapes, axes, SIZES)
-
-    def _first(
+    def first(
         self, shapes: Mapping[str, list[int]], axes: Sequence[Axis], sizes: Sequence[int]
     ) -> dict[Axis, int] | None:
+        """Sizes for ``axes`` that run: those earlier in ``sizes`` come first."""
         for chosen in _assignments(axes, sizes, _weight_sizes(self._model)):
             if time.monotonic() > self._deadline:
                 return None
@@ -130,13 +123,6 @@ def _weight_sizes(model: onnx.ModelProto) -> list[int]:
     """Sizes of the axes of weights: one that a model forces is among them."""
     sizes = {size for tensor in model.graph.initializer if len(tensor.dims) > 1 for size in tensor.dims if size > 1}
     return sorted(sizes)[:MOST_FORCED]
-
-
-def _others(sizes: Mapping[Axis, int]) -> Iterator[tuple[Axis, int]]:
-    """For each axis other sizes that an open axis would take as well."""
-    for axis, size in sizes.items():
-        for other in (2 * size, size + 1, size + 32):
-            yield axis, other
 
 
 def _hints(model: onnx.ModelProto, shapes: Mapping[str, Sequence[int]]) -> dict[str, int]:

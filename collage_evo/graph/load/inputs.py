@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 import sys
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -14,6 +14,7 @@ from onnx import TensorProto, helper, numpy_helper
 from collage_evo.errors import InputError
 from collage_evo.graph.ir.graph import Graph
 from collage_evo.graph.ir.weights import array_of
+from collage_evo.graph.load.data import given_inputs
 
 _RELAYS = {"Cast", "Concat", "Expand", "Identity", "Reshape", "Slice", "Squeeze", "Transpose", "Unsqueeze"}
 """Operators that preserve an index."""
@@ -70,21 +71,15 @@ def random_inputs(
     """
     proto = model.model if isinstance(model, Graph) else model
     fixed_shapes, fixed_values = shapes or {}, values or {}
-    constants = {tensor.name: tuple(tensor.dims) for tensor in proto.graph.initializer}
-    declared = dict(constants)
-    for value in (*proto.graph.value_info, *proto.graph.input):
-        declared[value.name] = tuple(dim.dim_value for dim in value.type.tensor_type.shape.dim)
-    bounds = _IndexBounds(proto.graph, declared)
+    bounds = _IndexBounds(proto.graph)
     rng = np.random.default_rng(seed)
     feeds: dict[str, Any] = {}
-    for value in proto.graph.input:
-        if value.name in constants:
-            continue
+    for value in given_inputs(proto).values():
         if value.name in fixed_values:
             feeds[value.name] = fixed_values[value.name]
             continue
         tensor = value.type.tensor_type
-        shape = tuple(fixed_shapes.get(value.name, declared[value.name]))
+        shape = tuple(fixed_shapes.get(value.name, bounds.shapes[value.name]))
         if value.type.WhichOneof("value") != "tensor_type" or tensor.elem_type == onnx.TensorProto.UNDEFINED:
             raise InputError(f"input {value.name!r} is no tensor: only models whose inputs are tensors can run")
         if value.name not in fixed_shapes and not _is_static(value):
@@ -98,14 +93,8 @@ def random_inputs(
             if dtype.kind in "iu" and (operators := bounds.divides(value.name)):
                 feeds[value.name] = _divisors(rng, shape, dtype, signed="STFT" not in operators)
                 continue
-            feeds[value.name] = _random_array(
-                rng,
-                shape,
-                dtype,
-                bounds.of(value.name),
-                bounds.compared_with(value.name),
-                bounds.far(value.name, shape),
-            )
+            limits = bounds.of(value.name), bounds.compared_with(value.name), bounds.far(value.name, shape)
+            feeds[value.name] = _random_array(rng, shape, dtype, *limits)
         except MemoryError:
             raise InputError(f"input {value.name!r} of shape {list(shape)} does not fit into memory") from None
     return feeds
@@ -113,10 +102,7 @@ def random_inputs(
 
 def index_bound(model: onnx.ModelProto, name: str) -> int | None:
     """The least number of entries among the tables that the input ``name`` indexes, or None if it indexes none."""
-    shapes = {one.name: tuple(one.dims) for one in model.graph.initializer}
-    for value in (*model.graph.value_info, *model.graph.input):
-        shapes[value.name] = tuple(dim.dim_value for dim in value.type.tensor_type.shape.dim)
-    return _IndexBounds(model.graph, shapes).of(name)
+    return _IndexBounds(model.graph).of(name)
 
 
 def _is_static(value: onnx.ValueInfoProto) -> bool:
@@ -130,7 +116,7 @@ def _random_array(
     dtype: np.dtype,
     bound: int | None,
     compared: Sequence[int],
-    far: tuple[np.ndarray, np.ndarray] | None = None,
+    far: tuple[np.ndarray, np.ndarray] | None,
 ) -> np.ndarray:
     if math.prod(shape) > sys.maxsize // _LARGEST_ELEMENT:
         raise MemoryError  # NumPy has errors of other kinds for what no machine could address
@@ -156,7 +142,7 @@ def _random_array(
 
 def divides(model: onnx.ModelProto, name: str) -> bool:
     """Whether an operator divides by the input ``name``, so that it may not be 0."""
-    return bool(_IndexBounds(model.graph, {}).divides(name))
+    return bool(_IndexBounds(model.graph).divides(name))
 
 
 def _divisors(rng: np.random.Generator, shape: tuple[int, ...], dtype: np.dtype, signed: bool) -> np.ndarray:
@@ -167,9 +153,10 @@ def _divisors(rng: np.random.Generator, shape: tuple[int, ...], dtype: np.dtype,
 class _IndexBounds:
     """Follows a tensor to the tables it indexes."""
 
-    def __init__(self, proto: onnx.GraphProto, shapes: Mapping[str, tuple[int, ...]]) -> None:
-        nodes: Iterable[onnx.NodeProto] = proto.node
-        self._shapes = shapes
+    def __init__(self, proto: onnx.GraphProto) -> None:
+        self.shapes = {tensor.name: tuple(tensor.dims) for tensor in proto.initializer}
+        for value in (*proto.value_info, *proto.input):
+            self.shapes[value.name] = tuple(dim.dim_value for dim in value.type.tensor_type.shape.dim)
         self._depths = {
             tensor.name: [int(numpy_helper.to_array(tensor).reshape(-1)[0])]
             for tensor in proto.initializer
@@ -178,12 +165,12 @@ class _IndexBounds:
         self._constants = {tensor.name: tensor for tensor in proto.initializer}
         self._constants |= {
             node.output[0]: attribute.t
-            for node in nodes
+            for node in proto.node
             for attribute in node.attribute
             if node.op_type == "Constant" and attribute.name == "value"
         }
         self._readers: dict[str, list[tuple[onnx.NodeProto, int]]] = {}
-        for node in nodes:
+        for node in proto.node:
             for position, name in enumerate(node.input):
                 self._readers.setdefault(name, []).append((node, position))
 
@@ -268,8 +255,6 @@ class _IndexBounds:
         return [int(value) for value in values if int(value) == value] if usual else []
 
     def _entries(self, node: onnx.NodeProto) -> list[int]:
-        shape = self._shapes.get(node.input[0])
+        shape = self.shapes.get(node.input[0], ())
         axis = next((attr.i for attr in node.attribute if attr.name == "axis"), 0)
-        if not shape or not -len(shape) <= axis < len(shape) or shape[axis] <= 0:
-            return []
-        return [shape[axis]]
+        return [shape[axis]] if -len(shape) <= axis < len(shape) and shape[axis] > 0 else []

@@ -45,7 +45,6 @@ class LoadedModel:
     """
 
     name: str
-    source: str
     original: onnx.ModelProto
     dynamic: onnx.ModelProto | None = None
     notes: tuple[str, ...] = ()
@@ -86,12 +85,12 @@ class ModelFile:
         check_shapes(declared, shapes or {})
         whole = self._whole
         if not dynamic_inputs(declared):
-            return LoadedModel(name, self.source, whole)
+            return LoadedModel(name, whole)
         model = onnx.ModelProto()
         model.CopyFrom(whole)
         chosen, notes = complete_shapes(model, shapes or {}, any_shapes)
         fix_shapes(model, chosen)
-        return LoadedModel(name, self.source, model, whole, notes)
+        return LoadedModel(name, model, whole, notes)
 
     @cached_property
     def _parsed(self) -> tuple[str, onnx.ModelProto, Stamps]:
@@ -102,7 +101,8 @@ class ModelFile:
         model = _parse(self._path)
         require_unwritten(before)
         with reading(self._path, _AGAIN):
-            apart = {self._path.parent / _location(tensor) for tensor in filter(_is_outside, all_weights(model))}
+            outside = map(external_data_helper.ExternalDataInfo, filter(_is_outside, all_weights(model)))
+            apart = {self._path.parent / info.location for info in outside}
             return self._path.stem, model, {**before, **stamps_of(apart)} if apart else {}
 
     @cached_property
@@ -115,13 +115,6 @@ class ModelFile:
     @property
     def _path(self) -> Path:
         return Path(self.source).expanduser()
-
-
-def load_model(
-    source: str, shapes: Mapping[str, Sequence[int]] | None = None, seed: int = 0, any_shapes: bool = False
-) -> LoadedModel:
-    """:meth:`ModelFile.load` for callers that need nothing else of the file."""
-    return ModelFile(source, seed).load(shapes, any_shapes)
 
 
 def _parse(path: Path) -> onnx.ModelProto:
@@ -240,10 +233,6 @@ def _with_weights(model: onnx.ModelProto, path: Path) -> onnx.ModelProto:
         return light(model)
 
 
-def _location(tensor: onnx.TensorProto) -> str:
-    return str(external_data_helper.ExternalDataInfo(tensor).location)
-
-
 def _is_outside(tensor: onnx.TensorProto) -> bool:
     return external_data_helper.uses_external_data(tensor) and not is_placed(tensor)
 
@@ -255,7 +244,7 @@ def _read_outside(tensor: onnx.TensorProto, path: Path) -> None:
         InputError: that file is not there.
     """
     folder, real = path.parent, path.resolve().parent
-    location = _location(tensor)
+    location = external_data_helper.ExternalDataInfo(tensor).location
     file = folder / location
     if not file.is_file():
         raise InputError(

@@ -55,11 +55,6 @@ def is_tensor(value: onnx.ValueInfoProto) -> bool:
     return bool(value.type.WhichOneof("value") == "tensor_type")
 
 
-def dims_of(value: onnx.ValueInfoProto) -> Sequence[onnx.TensorShapeProto.Dimension]:
-    """The declared dimensions; none where the rank is unknown."""
-    return list(value.type.tensor_type.shape.dim)
-
-
 def open_axes(value: onnx.ValueInfoProto) -> list[int]:
     """The axes whose sizes the model leaves open."""
     return [axis for axis, dim in enumerate(value.type.tensor_type.shape.dim) if dim.dim_value <= 0]
