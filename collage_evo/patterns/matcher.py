@@ -31,16 +31,15 @@ class TooManyWays(Exception):
 class Matcher:
     """Backtracks over one graph, through ``supported`` nodes only."""
 
-    def __init__(self, graph: Graph, supported: NodeSet) -> None:
-        self._graph = graph
-        self._supported = supported
-        self._tries = 0
+    def __init__(self, graph: Graph, supported: NodeSet, max_tries: int = MAX_TRIES) -> None:
+        self._graph, self._supported = graph, supported
+        self._max_tries, self._tries = max_tries, 0
 
     def find(self, ends: Sequence[Value]) -> Iterator[NodeSet]:
         """Every set of nodes, each once, that fits and whose inner values no other node reads.
 
         Raises:
-            TooManyWays: after :data:`MAX_TRIES`; earlier sets have been yielded.
+            TooManyWays: after ``max_tries`` nodes; earlier sets have been yielded.
         """
         for index in members(self._supported):
             seen: set[NodeSet] = set()
@@ -100,8 +99,8 @@ class Matcher:
 
     def _operator(self, operator: Operator, node: Node, bound: Bound) -> Iterator[Bound]:
         self._tries += 1
-        if self._tries > MAX_TRIES:
-            raise TooManyWays(f"it was given up after {MAX_TRIES} tries")
+        if self._tries > self._max_tries:
+            raise TooManyWays(f"it was given up after {self._max_tries} tries")
         if operator in bound:
             if bound[operator] == node.index:
                 yield bound

@@ -11,7 +11,7 @@ from onnx import TensorProto, helper, numpy_helper
 
 from collage_evo.errors import InputError
 from collage_evo.graph.ir.elements import EXTENDED
-from collage_evo.graph.load.data import read_feeds, read_npz, write_npz
+from collage_evo.graph.load.data import MOST, read_feeds, read_npz, write_npz
 from collage_evo.models.builder import Builder
 
 IDS = np.array([[3, 1, 4]])
@@ -173,19 +173,29 @@ def images(batch: object = 1) -> onnx.ModelProto:
     return net.model(net.op("Relu", net.input("x", (batch, 3))))
 
 
-def test_an_array_of_many_is_cut_into_the_models_batch(tmp_path: Path) -> None:
-    many = np.arange(24, dtype=np.float32).reshape(8, 3)
-    found = read_feeds(save(tmp_path / "a.npz", x=many), images(batch=2))
-    np.testing.assert_array_equal(np.concatenate([sample["x"] for sample in found]), many)
-    assert {sample["x"].shape for sample in found} == {(2, 3)}
-    stacked = read_feeds(save(tmp_path / "b.npz", x=many.reshape(4, 2, 3)), images(batch=2))
-    np.testing.assert_array_equal([sample["x"] for sample in stacked], [sample["x"] for sample in found])
+MANY = np.arange(24, dtype=np.float32)
 
 
-def test_an_open_batch_is_cut_by_the_shapes_given_and_else_is_one_sample(tmp_path: Path) -> None:
-    path = save(tmp_path / "a.npz", x=np.zeros((6, 3), np.float32))
-    assert [sample["x"].shape for sample in read_feeds(path, images("n"))] == [(6, 3)]
-    assert [sample["x"].shape for sample in read_feeds(path, images("n"), {"x": [2, 3]})] == [(2, 3)] * 3
+@pytest.mark.parametrize(
+    ("stored", "batch", "shapes", "drawn", "count"),
+    [
+        ((8, 3), 2, None, (2, 3), 4),
+        ((4, 2, 3), 2, None, (2, 3), 4),
+        ((8, 3), "n", None, (8, 3), 1),
+        ((8, 3), "n", {"x": [2, 3]}, (2, 3), 4),
+    ],
+)
+def test_an_array_of_many_is_cut_into_the_batch_of_the_model_or_of_the_run(
+    tmp_path: Path,
+    stored: tuple[int, ...],
+    batch: int | str,
+    shapes: dict[str, list[int]] | None,
+    drawn: tuple[int, ...],
+    count: int,
+) -> None:
+    found = read_feeds(save(tmp_path / "a.npz", x=MANY.reshape(stored)), images(batch), shapes)
+    assert [sample["x"].shape for sample in found] == [drawn] * count
+    np.testing.assert_array_equal(np.concatenate([sample["x"] for sample in found]), MANY.reshape(8, 3))
 
 
 def test_no_rows_are_refused_unless_asked_for(tmp_path: Path) -> None:
@@ -234,29 +244,26 @@ def function(folder: Path, body: str) -> str:
     return f"{folder / 'loader.py'}:feeds"
 
 
-def test_a_function_yields_samples_as_many_as_are_taken(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("collage_evo.graph.load.data.MOST", 5)
+def test_a_function_yields_samples_as_many_as_are_taken(tmp_path: Path) -> None:
     endless = function(tmp_path, "while True: yield {'x': np.zeros((1, SIZE), np.float32)}")
-    assert [sample["x"].shape for sample in read_feeds(endless, images())] == [(1, 3)] * 5
+    assert [sample["x"].shape for sample in read_feeds(endless, images())] == [(1, 3)] * MOST
 
 
 @pytest.mark.parametrize(
-    ("body", "message"),
+    ("body", "name", "message"),
     [
-        ("raise KeyError('no images')", "raised KeyError: 'no images'"),
-        ("yield [1, 2]", "raised TypeError: it yields list, not a mapping of arrays by input name"),
-        ("yield {'z': 1}", r"loader\.py:feeds, sample 0, has an array 'z'"),
-        ("yield from ()", "holds no data"),
+        ("raise KeyError('no images')", "loader.py:feeds", "raised KeyError: 'no images'"),
+        ("yield [1, 2]", "loader.py:feeds", "raised TypeError: it yields list, not a mapping of arrays by"),
+        ("yield {'z': 1}", "loader.py:feeds", r"loader\.py:feeds, sample 0, has an array 'z'"),
+        ("yield from ()", "loader.py:feeds", "holds no data"),
+        ("pass", "loader.py:other", "defines no function 'other'"),
+        ("pass", "none.py:f", r"no file .*none\.py"),
     ],
 )
-def test_what_is_wrong_with_a_function_is_told_in_one_line(tmp_path: Path, body: str, message: str) -> None:
+def test_what_is_wrong_with_a_function_is_told_in_one_line(
+    tmp_path: Path, body: str, name: str, message: str
+) -> None:
+    function(tmp_path, body)
     with pytest.raises(InputError, match=message) as refused:
-        read_feeds(function(tmp_path, body), images())
+        read_feeds(tmp_path / name, images())
     assert "\n" not in str(refused.value)
-
-
-def test_a_function_that_is_not_there_is_named(tmp_path: Path) -> None:
-    there = function(tmp_path, "pass").replace(":feeds", ":other")
-    for name, message in ((there, "defines no function 'other'"), (f"{tmp_path}/none.py:f", r"no file .*none\.py")):
-        with pytest.raises(InputError, match=message):
-            read_feeds(name, images())
