@@ -17,9 +17,10 @@ from onnx.inliner import inline_local_functions
 
 from collage_evo.graph.check.index_uses import IndexUse, attribute, uses
 from collage_evo.graph.check.value_ranges import RELAYS, Values
-from collage_evo.graph.convert.static import STANDARD, bodies, captures, inferred
+from collage_evo.graph.convert.static import STANDARD, captures, inferred
 from collage_evo.graph.ir.elements import IN_32_BITS
 from collage_evo.graph.ir.graph import Graph, GraphCache, Node, NodeSet, members
+from collage_evo.graph.ir.weights import bodies
 
 Limits = Mapping[str, tuple[int, int]]
 """For inputs of a model the least value, and one more than the greatest."""
@@ -102,17 +103,24 @@ def _judge(values: Values, node: onnx.NodeProto) -> IndexVerdict:
     inside = _in_bodies(node, values)
     if inside.stray:
         return IndexVerdict(f"{node.op_type}: {inside.stray}")
-    limits = [inside.limits]
+    limits, stray = _own_limits(values, node)
+    if stray:
+        what = "the model's input" if stray in values.inputs else "computed"
+        return IndexVerdict(f"{node.op_type}: {stray} is {what}, and may lead out of what it is an index into")
+    return IndexVerdict("", joined([inside.limits, limits]))
+
+
+def _own_limits(values: Values, node: onnx.NodeProto) -> tuple[Limits, str]:
+    """Limits under which the indices of ``node``, outside of its bodies, are valid, and one that none makes valid."""
+    limits = list[Limits]()
     for use in (*uses(node, values.shape), *_unknown_uses(values, node)):
-        same = values.fixed and values.settled(use.name) and values.constant(use.name) is None
-        if same or _inside(values, use):  # constants were valid in the run that the model has completed
+        if _inside(values, use):
             continue
         source = _source(values, use.name) if use.refused and len(use.high) == 1 else ""
         if not source:
-            what = "the model's input" if use.name in values.inputs else "computed"
-            return IndexVerdict(f"{node.op_type}: {use.name} is {what}, and may lead out of what it is an index into")
+            return {}, use.name
         limits.append({source: (use.low[0], use.high[0])})
-    return IndexVerdict("", joined(limits))
+    return joined(limits), ""
 
 
 def _unknown_uses(values: Values, node: onnx.NodeProto) -> Iterator[IndexUse]:
@@ -127,6 +135,8 @@ def _inside(values: Values, use: IndexUse) -> bool:
     """Whether the values are valid in every request."""
     if not use.high:
         return values.settled(use.name)
+    if values.around is None and values.fixed and values.settled(use.name) and values.constant(use.name) is None:
+        return True  # it was valid in the run that the model has completed
     constants = values.constant(use.name)
     if constants is not None:
         low, high = np.array(use.low), np.array(use.high)
@@ -170,15 +180,11 @@ def _in_body(body: onnx.GraphProto, around: Values) -> IndexVerdict:
     inside.graph.CopyFrom(body)
     values, limits = Values(inside, body.value_info, around=around), list[Limits]()
     for node in body.node:
-        for use in (*uses(node, values.shape), *_unknown_uses(values, node)):
-            if _inside(values, use):
-                continue
-            source = _source(values, use.name) if use.refused and len(use.high) == 1 else ""
-            if not source:
-                return IndexVerdict(f"{node.op_type} in its body: {use.name} is computed")
-            limits.append({source: (use.low[0], use.high[0])})
+        own, stray = _own_limits(values, node)
+        if stray:
+            return IndexVerdict(f"{node.op_type} in its body: {stray} is computed")
         inner = _in_bodies(node, values)
         if inner.stray:
             return inner
-        limits.append(inner.limits)
+        limits += own, inner.limits
     return IndexVerdict("", joined(limits))

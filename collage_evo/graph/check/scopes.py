@@ -11,10 +11,10 @@ from onnx.inliner import inline_local_functions
 from collage_evo.graph.check.indices import indices_of_model, limits_of
 from collage_evo.graph.check.value_ranges import Range, Values
 from collage_evo.graph.convert.read import declared_tensor, operator
-from collage_evo.graph.convert.static import bodies, inferred_model
+from collage_evo.graph.convert.static import inferred_model
 from collage_evo.graph.ir.elements import IN_32_BITS
 from collage_evo.graph.ir.graph import OPAQUE, Graph, GraphCache, Node, Tensor
-from collage_evo.graph.ir.weights import array_of
+from collage_evo.graph.ir.weights import array_of, bodies
 
 
 def operators(model: onnx.ModelProto) -> Iterator[tuple[Graph, Node]]:

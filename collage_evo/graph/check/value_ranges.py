@@ -16,10 +16,10 @@ import onnx
 from onnx import helper, numpy_helper
 
 from collage_evo.graph.convert.read import declared_tensor
-from collage_evo.graph.convert.static import NONDETERMINISTIC, STANDARD, bodies
+from collage_evo.graph.convert.static import NONDETERMINISTIC, STANDARD
 from collage_evo.graph.ir.elements import dtype_numbered
 from collage_evo.graph.ir.graph import OPAQUE
-from collage_evo.graph.ir.weights import array_of
+from collage_evo.graph.ir.weights import array_of, bodies
 
 Range = tuple[int, int]
 """The least and the greatest value."""
@@ -149,10 +149,6 @@ def _widest(dtype: str) -> Range | None:
     return int(info.min), int(info.max)
 
 
-def _first(values: Values, node: onnx.NodeProto) -> Range | None:
-    return values.range(node.input[0])
-
-
 def _ranges(values: Values, names: Iterable[str]) -> list[Range]:
     """The ranges of ``names``; empty if one of them has none."""
     ranges = [values.range(name) for name in names]
@@ -204,8 +200,9 @@ def _sizes(values: Values, node: onnx.NodeProto) -> Range | None:
     return (min(shape), max(shape)) if shape and min(shape) >= 0 and node.op_type == "Shape" else (0, 2**63 - 1)
 
 
-_RULES: Mapping[str, Callable[[Values, onnx.NodeProto], Range | None]] = {
-    **dict.fromkeys(_SELECTING, _first),
+Rule = Callable[[Values, onnx.NodeProto], Range | None]
+_RULES: Mapping[str, Rule] = {
+    **dict.fromkeys(_SELECTING, lambda values, node: values.range(node.input[0])),
     **dict.fromkeys(("Concat", "Where"), _all),
     **dict.fromkeys(("Add", "Sub", "Mul"), _arithmetic),
     **dict.fromkeys(("Div", "Mod"), _quotient_of_any_library),
@@ -214,19 +211,19 @@ _RULES: Mapping[str, Callable[[Values, onnx.NodeProto], Range | None]] = {
 }
 
 
-def _negated(values: Values, node: onnx.NodeProto) -> Range | None:
-    range_ = values.range(node.input[0])
-    return (-range_[1], -range_[0]) if range_ else None
+def _of_first(change: Callable[[int, int], Range]) -> Rule:
+    """The range of the first input, changed by a function of its ends."""
+
+    def rule(values: Values, node: onnx.NodeProto) -> Range | None:
+        range_ = values.range(node.input[0])
+        return change(*range_) if range_ else None
+
+    return rule
 
 
-def _magnitude(values: Values, node: onnx.NodeProto) -> Range | None:
-    range_ = values.range(node.input[0])
-    return (0 if range_[0] <= 0 <= range_[1] else min(map(abs, range_)), max(map(abs, range_))) if range_ else None
-
-
-def _relu(values: Values, node: onnx.NodeProto) -> Range | None:
-    range_ = values.range(node.input[0])
-    return (max(range_[0], 0), max(range_[1], 0)) if range_ else None
+def _magnitude(low: int, high: int) -> Range:
+    ends = sorted((abs(low), abs(high)))
+    return 0 if low <= 0 <= high else ends[0], ends[1]
 
 
 def _extreme(values: Values, node: onnx.NodeProto) -> Range | None:
@@ -276,26 +273,22 @@ def _padded(values: Values, node: onnx.NodeProto) -> Range | None:
     return (min(range_[0], added[0]), max(range_[1], added[1])) if range_ and added else None
 
 
-def _counted(values: Values, node: onnx.NodeProto) -> Range | None:
-    return _union(values, node.input[:2])
-
-
 def _known(values: Values, node: onnx.NodeProto) -> bool:
     return min(values.shape(node.input[0]) or (-1,)) >= 0
 
 
-_EXACT: Mapping[str, Callable[[Values, onnx.NodeProto], Range | None]] = {
-    "Neg": _negated,
-    "Abs": _magnitude,
+_EXACT: Mapping[str, Rule] = {
+    "Neg": _of_first(lambda low, high: (-high, -low)),
+    "Abs": _of_first(_magnitude),
     "Sign": lambda values, node: (-1, 1),
-    "Relu": _relu,
+    "Relu": _of_first(lambda low, high: (max(low, 0), max(high, 0))),
     **dict.fromkeys(("Max", "Min"), _extreme),
     "Clip": _clipped,
     **dict.fromkeys(("Div", "Mod"), _quotient),
     **dict.fromkeys(("ReduceSum", "ReduceMax", "ReduceMin", "ReduceMean", "CumSum"), _reduced),
     **dict.fromkeys(("ScatterElements", "ScatterND"), _scattered),
     "Pad": _padded,
-    "Range": _counted,
+    "Range": lambda values, node: _union(values, node.input[:2]),
     "OneHot": lambda values, node: values.range(node.input[2]),
     "NonZero": lambda values, node: (0, max(values.shape(node.input[0]) or (0,))) if _known(values, node) else None,
 }

@@ -9,8 +9,9 @@ from graphlib import TopologicalSorter
 import numpy as np
 import onnx
 
-from collage_evo.graph.convert.static import bodies, captures
+from collage_evo.graph.convert.static import captures
 from collage_evo.graph.ir.graph import Tensor
+from collage_evo.graph.ir.weights import bodies
 
 
 def is_composite(proto: onnx.NodeProto, tensors: Mapping[str, Tensor]) -> bool:

@@ -14,8 +14,8 @@ from functools import cached_property
 
 import onnx
 
-from collage_evo.graph.convert.static import bodies
 from collage_evo.graph.ir.graph import post_order
+from collage_evo.graph.ir.weights import bodies
 
 _SHAPES = frozenset({"Shape", "Size"})
 """Constant where shapes are static, whatever they read."""

@@ -8,7 +8,7 @@ be constant. Where no rule applies, ONNX's own shape inference may.
 from __future__ import annotations
 
 import math
-from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -17,6 +17,7 @@ from onnx import TensorProto, helper, numpy_helper
 
 from collage_evo.graph.convert.observe import SMALL, Observation
 from collage_evo.graph.ir.graph import OPAQUE, Tensor
+from collage_evo.graph.ir.weights import bodies
 
 STANDARD = ("", "ai.onnx")
 BY_VALUE: Mapping[str, tuple[int, ...]] = {
@@ -132,14 +133,6 @@ def is_random(nodes: Iterable[onnx.NodeProto]) -> bool:
     return any(
         node.op_type in NONDETERMINISTIC or any(is_random(body.node) for body in bodies(node)) for node in nodes
     )
-
-
-def bodies(node: onnx.NodeProto) -> Iterator[onnx.GraphProto]:
-    """The graphs inside ``node``: branches, loop bodies."""
-    for attribute in node.attribute:
-        if attribute.type == onnx.AttributeProto.GRAPH:
-            yield attribute.g
-        yield from attribute.graphs
 
 
 def _is_constant(node: onnx.NodeProto, reads: Collection[str], constant: set[str], static: set[str]) -> bool:

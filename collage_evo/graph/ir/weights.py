@@ -56,8 +56,15 @@ def graphs_of(model: onnx.ModelProto) -> Iterator[onnx.GraphProto | onnx.Functio
     queue: list[onnx.GraphProto | onnx.FunctionProto] = [model.graph, *model.functions]
     while queue:
         yield (graph := queue.pop())
-        for attribute in (one for node in graph.node for one in node.attribute):
-            queue.extend([attribute.g, *attribute.graphs] if attribute.HasField("g") else attribute.graphs)
+        queue.extend(body for node in graph.node for body in bodies(node))
+
+
+def bodies(node: onnx.NodeProto) -> Iterator[onnx.GraphProto]:
+    """The graphs inside ``node``: branches, loop bodies."""
+    for attribute in node.attribute:
+        if attribute.HasField("g"):
+            yield attribute.g
+        yield from attribute.graphs
 
 
 def all_weight_bytes(model: onnx.ModelProto) -> int:

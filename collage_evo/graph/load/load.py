@@ -16,6 +16,7 @@ from collage_evo.files import Stamps, reading, require_unwritten, stamps_of
 from collage_evo.graph.ir.weights import (
     all_weights,
     array_of,
+    bodies,
     graphs_of,
     is_heavy,
     is_placed,
@@ -172,9 +173,8 @@ def _operators(model: onnx.ModelProto) -> int:
     functions = {(one.domain, one.name, one.overload): one for one in model.functions}
 
     def inside(nodes: Iterable[onnx.NodeProto]) -> int:
-        graphs = (graph for node in nodes for one in node.attribute for graph in (one.g, *one.graphs))
-        bodies = sum(inside(graph.node) for graph in graphs)
-        return bodies + sum(called((node.domain, node.op_type, node.overload)) for node in nodes)
+        in_bodies = sum(inside(body.node) for node in nodes for body in bodies(node))
+        return in_bodies + sum(called((node.domain, node.op_type, node.overload)) for node in nodes)
 
     @cache
     def called(operator: tuple[str, str, str]) -> int:

@@ -6,9 +6,10 @@ from collections.abc import Iterator, Mapping
 from typing import Any
 
 import onnx
-from onnx import AttributeProto, GraphProto, ModelProto, NodeProto, TensorProto, helper, inliner, version_converter
+from onnx import GraphProto, ModelProto, NodeProto, TensorProto, helper, inliner, version_converter
 
 from collage_evo.errors import InputError, one_line
+from collage_evo.graph.ir.weights import bodies
 from collage_evo.graph.reference.noise import Noise, noise_of
 from collage_evo.graph.reference.reference import Reference
 
@@ -103,7 +104,7 @@ class _Mover:
                 renamed[value.name] = self._name()
                 nodes += self._move(value.name, renamed[value.name], types[value.name])
         for node in graph.node:
-            for body in _bodies(node):
+            for body in bodies(node):
                 self.write(body)
             if node.op_type == "Constant":
                 nodes.append(node)
@@ -128,26 +129,22 @@ class _Mover:
             value = self._name()
             yield helper.make_node("Cast", [source], [value], to=wide)
         turns, roundoff, turned, sine, share, off, near, whole, same, made = (self._name() for _ in range(10))
-        yield helper.make_node("Constant", [], [turns], value=helper.make_tensor(turns, wide, [], [_TURNS]))
-        yield helper.make_node("Constant", [], [roundoff], value=helper.make_tensor(off, wide, [], [_ROUNDOFF[kind]]))
-        yield helper.make_node("Mul", [value, turns], [turned])
-        yield helper.make_node("Sin", [turned], [sine])
-        yield helper.make_node("Mul", [sine, roundoff], [share])
-        yield helper.make_node("Mul", [value, share], [off])
-        yield helper.make_node("Add", [value, off], [near])
-        yield helper.make_node("Round", [value], [whole])
-        yield helper.make_node("Equal", [value, whole], [same])
-        yield helper.make_node("Where", [same, value, near], [made if narrow else target])
+        for name, number in ((turns, _TURNS), (roundoff, _ROUNDOFF[kind])):
+            yield helper.make_node("Constant", [], [name], value=helper.make_tensor(name, wide, [], [number]))
+        steps = (
+            ("Mul", [value, turns], turned),
+            ("Sin", [turned], sine),
+            ("Mul", [sine, roundoff], share),
+            ("Mul", [value, share], off),
+            ("Add", [value, off], near),
+            ("Round", [value], whole),
+            ("Equal", [value, whole], same),
+            ("Where", [same, value, near], made if narrow else target),
+        )
+        yield from (helper.make_node(op_type, inputs, [output]) for op_type, inputs, output in steps)
         if narrow:
             yield helper.make_node("Cast", [made], [target], to=kind)
 
     def _name(self) -> str:
         self._count += 1
         return f"collage_evo_moved_{self._count}"
-
-
-def _bodies(node: NodeProto) -> Iterator[GraphProto]:
-    for attribute in node.attribute:
-        if attribute.type == AttributeProto.GRAPH:
-            yield attribute.g
-        yield from attribute.graphs
