@@ -1,6 +1,7 @@
 """Operators of two graphs are paired by what they do, whatever their weights' values are."""
 
 import onnx
+import pytest
 from onnx import helper, numpy_helper
 
 from collage_evo.graph.convert.read import build_graph
@@ -35,13 +36,9 @@ def with_one_more(model: onnx.ModelProto, before: str) -> onnx.ModelProto:
     return model
 
 
-def test_other_weights_leave_every_operator_paired_with_itself() -> None:
-    one, other = graph_of(tiny_convnet(seed=0)), graph_of(tiny_convnet(seed=1))
-    assert same_nodes(one, other) == {node: node for node in range(len(one.nodes))}
-
-
-def test_a_head_of_another_width_is_still_paired() -> None:
-    before, now = graph_of(tiny_convnet()), graph_of(wider_head(tiny_convnet(seed=1), 20))
+@pytest.mark.parametrize("classes", [10, 20])
+def test_other_weights_and_a_head_of_another_width_leave_every_operator_paired_with_itself(classes: int) -> None:
+    before, now = graph_of(tiny_convnet(seed=0)), graph_of(wider_head(tiny_convnet(seed=1), classes))
     assert same_nodes(now, before) == {node: node for node in range(len(now.nodes))}
 
 
