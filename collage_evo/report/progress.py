@@ -166,13 +166,16 @@ class _CourseReporter(Course):
         """Show the stage, a note, the progress of the whole and the time left."""
         self._last = self.clock()
 
-    @property
-    def _words(self) -> str:
-        return self.current.words if self.current else "starting"
+    def _work(self, note: str) -> str:
+        """The stage, and a note on it."""
+        words = self.current.words if self.current else "starting"
+        return f"{words}: {note}" if note else words
 
-    def _left(self, sign: str = "") -> str:
+    @property
+    def _left(self) -> str:
+        """The time left, after a comma."""
         seconds = self.seconds_left
-        return f"{sign}{format_time(seconds)} left" if seconds >= 1.0 else ""
+        return f", {format_time(seconds)} left" if seconds >= 1.0 else ""
 
     def __enter__(self) -> Self:
         return self
@@ -199,8 +202,7 @@ class LineReporter(_CourseReporter):
 
     def _show(self, note: str) -> None:
         super()._show(note)
-        words = capitalised(self._words)
-        self.log(f"{words}{f': {note}' if note else ''} ({100 * self.fraction:.0f} %{self._left(', ')})")
+        self.log(f"{capitalised(self._work(note))} ({100 * self.fraction:.0f} %{self._left})")
 
 
 class BarReporter(_CourseReporter):
@@ -210,7 +212,7 @@ class BarReporter(_CourseReporter):
         super().__init__(0.0, time.monotonic)
         self._progress = Progress(
             _Column(lambda: ProgressBar(total=1.0, completed=self.fraction, width=WIDTH)),
-            _Column(lambda: Text(f"{100 * self.fraction:3.0f} %{self._left(', ')}", no_wrap=True)),
+            _Column(lambda: Text(f"{100 * self.fraction:3.0f} %{self._left}", no_wrap=True)),
             TextColumn("{task.description}", markup=False, table_column=Column(no_wrap=True, overflow="ellipsis")),
             console=console or PlainConsole(stderr=True),
         )
@@ -220,8 +222,7 @@ class BarReporter(_CourseReporter):
         self._progress.console.print(text, highlight=False, soft_wrap=True)  # commands in it can be copied
 
     def _show(self, note: str) -> None:
-        words = self._words
-        self._progress.update(self._task, description=f"{words}: {note}" if note else words, refresh=not note)
+        self._progress.update(self._task, description=self._work(note), refresh=not note)
 
     def __enter__(self) -> Self:
         self._progress.start()
@@ -248,9 +249,9 @@ class NotebookReporter(_CourseReporter):
 
     def _show(self, note: str) -> None:
         super()._show(note)
-        words, fraction = self._words, self.fraction
-        stage = f"{100 * fraction:.0f} %{self._left(', ')} {words}{f': {note}' if note else ''}"
-        text = f"<progress value='{fraction:.2f}'></progress> {escape(stage)}<br>{escape(self._line)}"
+        fraction = self.fraction
+        stage = escape(f"{100 * fraction:.0f} %{self._left} {self._work(note)}")
+        text = f"<progress value='{fraction:.2f}'></progress> {stage}<br>{escape(self._line)}"
         self._shown.update(self._html(text))
 
     def __exit__(self, *exception: object) -> None:
