@@ -21,7 +21,8 @@ from collage_evo.graph.ir.graph import Graph
 from collage_evo.graph.load.files import read_model
 from collage_evo.graph.normalise.normalise import normalise
 from collage_evo.hardware.target import CPU, Target
-from collage_evo_cuda.torch.export import as_module
+from collage_evo_cuda.torch.export import export_region, halved
+from collage_evo_cuda.torch.fusions import ATTENTIONS, FUSIONS
 from collage_evo_cuda.torch_cuda.switches import computing_in
 
 _always = ExitStack()
@@ -68,7 +69,7 @@ def open_torch(
         _always.enter_context(computing_in(Arithmetic.FLOAT32, search=True))
     graph = build_graph(normalise(read_model(model)))
     compiled = way.startswith(COMPILED)
-    module = as_module(graph, not compiled, target.device, "float16" if way in _HALVES else "")
+    module = _as_module(graph, not compiled, target.device, "float16" if way in _HALVES else "")
     if compiled:
         module = torch.compile(module, mode="default" if way == COMPILED else "reduce-overhead")
     program = module if target.device == CPU else _on_gpu(module, way in _CAPTURED)
@@ -78,6 +79,22 @@ def open_torch(
 
     _check(run, graph, reference, EXACT_TOLERANCE if exact else TOLERANCE)
     return run
+
+
+def _as_module(graph: Graph, fused: bool, place: str, half: str = "") -> Any:
+    """The graph as a module of PyTorch on a device, whose only work in Python is the calls themselves.
+
+    Attention is one call; if ``fused``, so are products with their bias and activation, which Inductor fuses itself.
+    It computes in float32, or in ``half``, PyTorch's name of the type of its outputs then.
+    """
+    import torch
+    from torch.export import passes
+
+    region = halved(graph, half) if half else graph
+    exported = export_region(region, FUSIONS if fused else ATTENTIONS, half, channels_last=bool(half))
+    # With its number: the program checks its tensors' devices.
+    numbered = str(torch.empty(0, device=place).device)
+    return passes.move_to_device_pass(exported, numbered).module()
 
 
 def _on_gpu(module: Program, captured: bool) -> Program:

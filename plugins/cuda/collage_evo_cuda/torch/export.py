@@ -13,7 +13,7 @@ import numpy as np
 
 from collage_evo.graph.ir.graph import Graph
 from collage_evo.hardware.private import own_temporary
-from collage_evo_cuda.torch.fusions import ATTENTIONS, FUSIONS, Fusion, Step, Values, steps
+from collage_evo_cuda.torch.fusions import Fusion, Step, Values, steps
 
 _FILTERS = {"Conv", "ConvTranspose"}
 _LARGEST_FLOAT16 = 65504.0
@@ -61,22 +61,6 @@ def compile_program(exported: Any, path: Path, threads: int) -> None:
     os.environ.setdefault("TORCHINDUCTOR_CACHE_DIR", str(own_temporary() / "torchinductor"))
     options = {"freezing": True, "cpp.threads": threads, "compile_threads": 1}
     torch._inductor.aoti_compile_and_package(exported, package_path=str(path), inductor_configs=options)
-
-
-def as_module(graph: Graph, fused: bool, place: str, half: str = "") -> Any:
-    """The graph as a module of PyTorch on a device, whose only work in Python is the calls themselves.
-
-    Attention is one call; if ``fused``, so are products with their bias and activation, which Inductor fuses itself.
-    It computes in float32, or in ``half``, PyTorch's name of the type of its outputs then.
-    """
-    import torch
-    from torch.export import passes
-
-    region = halved(graph, half) if half else graph
-    exported = export_region(region, FUSIONS if fused else ATTENTIONS, half, channels_last=bool(half))
-    # With its number: the program checks its tensors' devices.
-    numbered = str(torch.empty(0, device=place).device)
-    return passes.move_to_device_pass(exported, numbered).module()
 
 
 def halved(graph: Graph, half: str) -> Graph:
