@@ -3,10 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
 from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, ClassVar
+from typing import TYPE_CHECKING, ClassVar
 
 from collage_evo.backends.base import (
     YES,
@@ -36,7 +35,6 @@ if TYPE_CHECKING:
     import onnx
 
     from collage_evo.patterns.language import Pattern
-    from collage_evo_cuda.cudnn.lower import Planned
     from collage_evo_cuda.cudnn.plan import Plan
 
 _FRONTEND, _OLDEST = "nvidia-cudnn-frontend", (1, 32)
@@ -52,14 +50,6 @@ _ROUNDED = (
     Variant("cuda-bf16", Arithmetic.BFLOAT16, "cuda"),
 )
 _HALF = (Arithmetic.FLOAT16, Arithmetic.BFLOAT16)
-
-
-@dataclass(frozen=True)
-class Described:
-    """A device for cuDNN to compile for: its properties, and ten times its compute capability."""
-
-    properties: Any
-    capability: int
 
 
 class CudnnBackend(Backend):
@@ -128,6 +118,7 @@ class CudnnBackend(Backend):
 
     @returns_failures()
     def build(self, model: onnx.ModelProto, target: Target, variant: Variant, workdir: Path) -> Built | BuildFailure:
+        from collage_evo_cuda.cudnn.lower import lower
         from collage_evo_cuda.cudnn.run import step_file, write
 
         graph = normalised_graph(model)
@@ -135,7 +126,8 @@ class CudnnBackend(Backend):
             return BuildFailure(f"cudnn: {verdict.reason}")
         if variant not in self.variants_of(graph, graph.all_nodes):
             return BuildFailure(f"cudnn: {variant.name} is no choice here")
-        planned = plan_of(graph, variant)
+        channels_last = variant.name.endswith(_INSIDE) or variant.arithmetic in _HALF
+        planned = lower(graph, variant.arithmetic, channels_last)
         files = write(planned.plan, planned.weights, workdir)
         steps = _compiled_steps(planned.plan)
         for number, data in enumerate(steps):
@@ -150,17 +142,6 @@ class CudnnBackend(Backend):
         return Loaded(workdir)
 
 
-def plan_of(graph: Graph, variant: Variant) -> Planned:
-    """The plan of a region that is supported, in one of its variants.
-
-    Raises:
-        CollageError: cuDNN does not take it.
-    """
-    from collage_evo_cuda.cudnn.lower import lower
-
-    return lower(graph, variant.arithmetic, variant.name.endswith(_INSIDE) or variant.arithmetic in _HALF)
-
-
 def _compiled_steps(plan: Plan) -> list[bytes]:
     """Each step compiled for this machine's device; none without a device: loading compiles the steps then."""
     try:
@@ -171,5 +152,5 @@ def _compiled_steps(plan: Plan) -> list[bytes]:
 
     from collage_evo_cuda.cudnn.emit import compiled
 
-    device = Described(cudnn.create_device_properties(0), 10 * major + minor)
-    return [bytes(compiled(step, plan, device=device).serialize()) for step in plan.steps]
+    device = {"device_property": cudnn.create_device_properties(0), "sm_version": 10 * major + minor}
+    return [bytes(compiled(step, plan, **device).serialize()) for step in plan.steps]

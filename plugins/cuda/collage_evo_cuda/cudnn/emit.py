@@ -29,8 +29,14 @@ _FIRST_PYTHON_ENGINE = 10_000
 """Engines from that number on are not cuDNN's own: the frontend compiles them when they first run."""
 
 
-def compiled(step: Step, plan: Plan, handle: Any = None, device: Any = None) -> Any:
-    """The step as a graph with a compiled engine, for a handle's device or a described one.
+def compiled(step: Step, plan: Plan, **device: Any) -> Any:
+    """The step as a graph with a compiled engine.
+
+    Args:
+        step: of ``plan``.
+        plan: of the region.
+        device: what the frontend takes for a device: a ``handle`` on it, or its ``device_property`` and
+            ``sm_version``.
 
     Raises:
         CollageError: cuDNN has no engine for it in the plan's arithmetic.
@@ -41,8 +47,7 @@ def compiled(step: Step, plan: Plan, handle: Any = None, device: Any = None) -> 
         io_data_type=cudnn.data_type.FLOAT,
         intermediate_data_type=cudnn.data_type.FLOAT,
         compute_data_type=cudnn.data_type.FLOAT,
-        handle=handle,
-        **({} if device is None else {"device_property": device.properties, "sm_version": device.capability}),
+        **device,
     )
     try:
         _draw(cudnn, graph, step)

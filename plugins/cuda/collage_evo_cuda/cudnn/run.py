@@ -109,7 +109,7 @@ class Loaded:
     def _graphs(self, handle: Any) -> list[Any]:
         """The steps for the handle's device: compiled by ``build``, or compiled now."""
         if not self._files:
-            return [compiled(step, self.plan, handle) for step in self.plan.steps]
+            return [compiled(step, self.plan, handle=handle) for step in self.plan.steps]
         import cudnn
 
         graphs = []
