@@ -20,7 +20,7 @@ from collage_evo.testing.cases import CASES
 from collage_evo_cuda.libraries.tvm import Tvm
 from collage_evo_cuda.tvm import compiler, schedule
 from collage_evo_cuda.tvm.build import FILES, generate, kernel_source
-from collage_evo_cuda.tvm.program import INPUT, OUTPUT, Program
+from collage_evo_cuda.tvm.program import INPUT, OUTPUT, Made, Program
 from collage_evo_cuda.tvm.schedule import default_schedule, thread_for_each_sum
 from collage_evo_cuda.tvm.target import WEIGHTS, capability_of, gpu_target
 from cuda_kernels import build_libraries
@@ -37,6 +37,12 @@ COMPUTED = ("shuffle_unit", "conv_grouped", "matmul_row", "softmax_attention", "
 def gpu(capability: str) -> Target:
     """Some GPU of that compute capability, which is not here."""
     return Target("cuda", accelerator=f"some GPU, compute capability {capability}, CUDA 13.0")
+
+
+def generated(case: str, capability: str = "9.0", half: bool = False) -> tuple[Any, Made]:
+    """The host functions and the program of a case."""
+    target = gpu_target(gpu(capability))
+    return generate(lower_model(CASES[case](), target, half, WEIGHTS), target)
 
 
 @pytest.fixture(scope="module")
@@ -76,8 +82,7 @@ def test_a_call_only_launches_kernels_on_the_arrays_stream(computed: list[dict[s
 def test_products_in_float16_are_summed_in_float32(stand_ins: Path) -> None:
     (one,) = outcomes(stand_ins, "cuda-f16", "gemm_rows")
     assert ROUNDING < one["error"] < HALF_ROUNDING
-    target = gpu_target(gpu("9.0"))
-    source = kernel_source(generate(lower_model(CASES["gemm_rows"](), target, True, WEIGHTS), target)[0])
+    source = kernel_source(generated("gemm_rows", half=True)[0])
     product = next(line for line in source.splitlines() if "__global__" in line and "matmul" in line)
     assert "half* __restrict__" in product
     assert "half2 matmul" not in source  # the sum's registers
@@ -85,9 +90,8 @@ def test_products_in_float16_are_summed_in_float32(stand_ins: Path) -> None:
 
 @pytest.mark.parametrize("capability", ["8.0", "9.0"])
 def test_code_is_generated_without_a_gpu(capability: str) -> None:
-    target = gpu_target(gpu(capability))
-    assert target.attrs["arch"] == "sm_" + capability.replace(".", "")
-    host, made = generate(lower_model(CASES["residual_block"](), target, weights=WEIGHTS), target)
+    assert gpu_target(gpu(capability)).attrs["arch"] == "sm_" + capability.replace(".", "")
+    host, made = generated("residual_block", capability)
     source = kernel_source(host)
     for step in made.program.steps:
         assert f" {step.function}_kernel(" in source
@@ -133,14 +137,12 @@ def test_a_mistake_in_our_own_rule_is_not_taken_for_a_misfit(monkeypatch: pytest
 
 
 def test_images_are_turned_at_the_borders_only() -> None:
-    target = gpu_target(gpu("9.0"))
-    _, made = generate(lower_model(CASES["conv_relu"](), target, weights=WEIGHTS), target)
+    _, made = generated("conv_relu")
     assert ["transpose" in step.function for step in made.program.steps] == [True, False, True]
 
 
 def test_outputs_are_written_in_place_and_programs_are_read_back() -> None:
-    target = gpu_target(gpu("9.0"))
-    _, made = generate(lower_model(CASES["two_outputs_in_a_row"](), target, weights=WEIGHTS), target)
+    _, made = generated("two_outputs_in_a_row")
     views = [view for step in made.program.steps for view in step.tensors]
     assert {view.index for view in views if view.kind == OUTPUT} == {0, 1}
     assert any(view.kind == INPUT for view in views)
