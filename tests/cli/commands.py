@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import subprocess
 import sys
 from pathlib import Path
@@ -10,9 +11,10 @@ from typing import Protocol
 Run = subprocess.CompletedProcess[str]
 
 
-def collage(*args: object, cwd: Path) -> Run:
-    command = [sys.executable, "-m", "collage_evo", *map(str, args)]
-    return subprocess.run(command, cwd=cwd, capture_output=True, text=True, timeout=240)
+def collage(*args: object, cwd: Path, **environment: str) -> Run:
+    """The command in the folder ``cwd``, with further variables of its environment."""
+    command, own = [sys.executable, "-m", "collage_evo", *map(str, args)], {**os.environ, **environment}
+    return subprocess.run(command, cwd=cwd, env=own, capture_output=True, text=True, timeout=400)
 
 
 def refused(done: Run, *words: str, code: int = 2) -> None:

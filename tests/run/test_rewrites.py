@@ -3,10 +3,7 @@
 from __future__ import annotations
 
 import json
-import os
-import subprocess
-import sys
-from collections.abc import Mapping
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -15,6 +12,7 @@ import pytest
 
 from collage_evo.models.builder import Builder
 from collage_evo.testing.cases.case import weight
+from tests.cli.commands import collage
 from tests.support.clock import install_clock
 from tests.support.faults import install_backend
 from tests.support.halves import HostHalf
@@ -36,13 +34,7 @@ class Place:
         onnx.save(b.model(b.op("Sigmoid", b.op("Concat", *ends, axis=1))), folder / "tiny.onnx")
         install_clock(folder / "site")
         self.folder = folder
-        self._environment: Mapping[str, str] = {**os.environ, **install_backend(folder / "site", HostHalf)}
-
-    def collage(self, *arguments: object) -> subprocess.CompletedProcess[str]:
-        command = [sys.executable, "-m", "collage_evo", *map(str, arguments)]
-        return subprocess.run(
-            command, cwd=self.folder, env=self._environment, capture_output=True, text=True, timeout=400
-        )
+        self.collage = partial(collage, cwd=folder, **install_backend(folder / "site", HostHalf))
 
     def result(self, run: str = "run") -> Any:
         return json.loads((self.folder / run / "result.json").read_text())

@@ -4,9 +4,6 @@ from __future__ import annotations
 
 import json
 import os
-import subprocess
-import sys
-from collections.abc import Mapping
 from pathlib import Path
 
 import numpy as np
@@ -21,6 +18,7 @@ from collage_evo.runtime.session import Session
 from device_helpers import DEVICE, HOST, placed
 from stand_in import FakeCuda
 from stand_in.backend import FakeGpuBackend
+from tests.cli.commands import Run, collage
 from tests.runtime.helpers import CONVNET, sums, whole
 from tests.support.faults import install_backend
 
@@ -36,15 +34,14 @@ def artifact(fake_cuda: FakeCuda, tmp_path: Path) -> Path:
     return directory
 
 
-def executed(artifact: Path, environment: Mapping[str, str]) -> subprocess.CompletedProcess[str]:
+def executed(artifact: Path, **environment: str) -> Run:
     """The command, in a process that finds the test's backend as it finds any other."""
     known = install_backend(artifact.parent / "site", FakeGpuBackend)
-    command = [sys.executable, "-m", "collage_evo", "exec", str(artifact), "--json", "--repeat", "5"]
-    return subprocess.run(command, env={**os.environ, **known, **environment}, capture_output=True, text=True)
+    return collage("exec", artifact, "--json", "--repeat", 5, cwd=artifact.parent, **{**known, **environment})
 
 
 def test_a_fresh_process_that_has_the_device_runs_it(artifact: Path, fake_cuda: FakeCuda) -> None:
-    done = executed(artifact, {**fake_cuda.environment, "FAKE_CUDA_LAZY": "1"})
+    done = executed(artifact, **fake_cuda.environment, FAKE_CUDA_LAZY="1")
     assert done.returncode == 0, done.stderr
     report = json.loads(done.stdout)
     assert len(report["regions"]) == len(CONVNET.graph.node)
@@ -54,7 +51,7 @@ def test_a_fresh_process_that_has_the_device_runs_it(artifact: Path, fake_cuda: 
 def test_where_the_driver_is_not_one_line_says_so(artifact: Path) -> None:
     if "LD_LIBRARY_PATH" in os.environ or Path("/proc/driver/nvidia").exists():
         pytest.skip("there may be a driver")
-    done = executed(artifact, {})
+    done = executed(artifact)
     assert done.returncode == 3
     assert done.stderr.count("\n") == 1
     assert "Fake GPU, compute capability 9.0" in done.stderr

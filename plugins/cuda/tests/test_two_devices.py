@@ -16,6 +16,7 @@ import pytest
 
 from stand_in import FakeCuda
 from stand_in.halves import DeviceHalf
+from tests.cli.commands import Run, collage
 from tests.support.clock import install_clock
 from tests.support.faults import install_backend
 from tests.support.halves import HostHalf
@@ -37,13 +38,8 @@ class Place:
     folder: Path
     environment: Mapping[str, str]
 
-    def python(self, *arguments: object, **environment: str) -> subprocess.CompletedProcess[str]:
-        command = [sys.executable, *map(str, arguments)]
-        own = {**os.environ, **self.environment, **environment}
-        return subprocess.run(command, cwd=self.folder, env=own, capture_output=True, text=True, timeout=400)
-
-    def collage(self, *arguments: object, **environment: str) -> subprocess.CompletedProcess[str]:
-        return self.python("-m", "collage_evo", *arguments, **environment)
+    def collage(self, *arguments: object, **environment: str) -> Run:
+        return collage(*arguments, cwd=self.folder, **{**self.environment, **environment})
 
     def result(self, run: str = "run") -> Any:
         return json.loads((self.folder / run / "result.json").read_text())
@@ -108,7 +104,8 @@ print(json.dumps([relative_error(outputs, reference_outputs(onnx.load("tiny.onnx
 def test_an_artifact_is_right_in_a_fresh_process_captured_or_not(
     finished: Place, artifact: str, captured: bool
 ) -> None:
-    done = finished.python("-c", SERVE, f"run/{artifact}.collage")
+    command, own = [sys.executable, "-c", SERVE, f"run/{artifact}.collage"], {**os.environ, **finished.environment}
+    done = subprocess.run(command, cwd=finished.folder, env=own, capture_output=True, text=True, timeout=400)
     assert done.returncode == 0, done.stderr
     error, notes = json.loads(done.stdout)
     assert error < 1e-4
