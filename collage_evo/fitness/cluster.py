@@ -22,7 +22,7 @@ from typing import Any
 from collage_evo.errors import UnavailableError, one_line
 from collage_evo.extras import install
 from collage_evo.fitness.jobs import Job, LeftOut, Measured, PlacementJob, Reply
-from collage_evo.fitness.worker_slot import LATE, Answered, Call, Expected, Over, PoolConfig, WorkerSlot
+from collage_evo.fitness.worker_slot import LATE, Call, Expected, Over, PoolConfig, WorkerSlot
 from collage_evo.genome.failure import Failure, Fault
 
 TIMEOUT_S = 10.0
@@ -100,9 +100,9 @@ class DaskWorkers:
                 f"'dask worker {self.address} --nthreads 1' on each machine"
             )
 
-    def _ask(self, client: Any, config: PoolConfig, over: Over, number: int, job: Job) -> Answered:
+    def _ask(self, client: Any, config: PoolConfig, over: Over, job: Job) -> Reply[Any] | LeftOut:
         if over():
-            return number, LATE
+            return LATE
         distributed = _dask()
         future = client.submit(measure_on_worker, config, self.expected, job, pure=False)
         while True:
@@ -113,13 +113,13 @@ class DaskWorkers:
                 break
             self._require_workers(client)
         if future.status == "finished":
-            return number, future.result()
+            answered: Reply[Any] | LeftOut = future.result()
+            return answered
         if future.status != "error":
             raise BrokenExecutor("the connection to the Dask scheduler was lost")
         error = future.exception()
         if isinstance(error, distributed.KilledWorker):
-            died = Failure(Fault.WORKERS_DIED, f"workers that tried: {error.allowed_failures + 1}")
-            return number, Reply(died)
+            return Reply(Failure(Fault.WORKERS_DIED, f"workers that tried: {error.allowed_failures + 1}"))
         raise UnavailableError(f"a Dask worker cannot measure: {type(error).__name__}: {one_line(error)}") from error
 
 

@@ -66,7 +66,8 @@ class WorkerPool:
             before = len(waiting)
             try:
                 with self.workers.connected(self.config, over) as (call, threads):
-                    asked = [joblib.delayed(call)(number, job) for number, job in waiting.items()]
+                    answer = joblib.delayed(lambda number, job, call=call: (number, call(job)))
+                    asked = [answer(number, job) for number, job in waiting.items()]
                     # One job is done in this thread: joblib takes tens of milliseconds to start and end others.
                     threads = min(threads, len(asked))
                     parallel = joblib.Parallel(

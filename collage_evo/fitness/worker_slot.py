@@ -58,10 +58,8 @@ class Expected:
         return abs(latency_ms / self.latency_ms - 1) <= self.margin
 
 
-Answered = tuple[int, Reply[Any] | LeftOut]
-"""A job's number, and its reply, or why the job is left to another worker."""
-Call = Callable[[int, Job], Answered]
-"""Answers a job, which has a number."""
+Call = Callable[[Job], Reply[Any] | LeftOut]
+"""The reply to a job, or why it is left to another worker."""
 
 
 class Workers(Protocol):
@@ -180,14 +178,14 @@ class LocalWorkers:
         yield partial(self._measure, config, over, self._closing), len(config.slots)
 
     def _measure(
-        self, config: PoolConfig, over: Over, closing: threading.Event, number: int, job: Job
-    ) -> Answered:
+        self, config: PoolConfig, over: Over, closing: threading.Event, job: Job
+    ) -> Reply[Any] | LeftOut:
         """``job``'s reply, from an idle slot or a new one."""
         if over():
-            return number, LATE
+            return LATE
         with self._changing:
             if closing.is_set():
-                return number, CLOSED
+                return CLOSED
             if self._idle:
                 worker_slot = self._idle.pop()
             else:
@@ -199,7 +197,7 @@ class LocalWorkers:
                 reply = sandbox
             else:
                 reply = Reply(sandbox.call(job, config.timeout_s), worker_slot.name)
-            return number, CLOSED if closing.is_set() else reply
+            return CLOSED if closing.is_set() else reply
         finally:
             with self._changing:
                 if not closing.is_set():

@@ -21,9 +21,9 @@ import pytest
 from collage_evo.errors import ConfigError, UnavailableError
 from collage_evo.fitness import cluster as dask
 from collage_evo.fitness.cluster import ClusterWorker, DaskWorkers
-from collage_evo.fitness.jobs import Job, Measured, Reply, Setting
+from collage_evo.fitness.jobs import Job, LeftOut, Measured, Reply, Setting
 from collage_evo.fitness.pool import WorkerPool, workers_of
-from collage_evo.fitness.worker_slot import Answered, Call, Over, PoolConfig, WorkerSlot
+from collage_evo.fitness.worker_slot import Call, Over, PoolConfig, WorkerSlot
 from collage_evo.genome.failure import Failure, Fault
 from collage_evo.hardware.private import SHARED
 from collage_evo.hardware.slots import acquire_slot, usable_cores
@@ -152,8 +152,8 @@ class Pretended(DaskWorkers):
 
     @contextlib.contextmanager
     def connected(self, config: PoolConfig, over: Over) -> Iterator[tuple[Call, int]]:
-        def call(number: int, job: Job) -> Answered:
-            return number, self.turns[next(self.turn) % self.count()].measure(config, self.expected, job)
+        def call(job: Job) -> Reply[Any] | LeftOut:
+            return self.turns[next(self.turn) % self.count()].measure(config, self.expected, job)
 
         yield call, 1
 
