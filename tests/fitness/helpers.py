@@ -14,10 +14,23 @@ from pathlib import Path
 from typing import Any
 
 import onnx
+import pytest
 
 from collage_evo.accuracy.limits import Limits
+from collage_evo.backends.registry import get_backend
 from collage_evo.codec import from_json, to_json
-from collage_evo.fitness.jobs import Begin, Compiled, CostJob, Job, Measured, Message, Setting, WorkFiles
+from collage_evo.fitness.jobs import (
+    Begin,
+    Compiled,
+    CostJob,
+    Job,
+    Measured,
+    Message,
+    OpenJob,
+    Setting,
+    WholeJob,
+    WorkFiles,
+)
 from collage_evo.fitness.references import write_references
 from collage_evo.fitness.sandbox import Sandbox
 from collage_evo.fitness.worker import serve
@@ -61,6 +74,20 @@ def cost_job(runs: int, min_seconds: float = 0.001) -> CostJob:
     """Time the convolution at least ``runs`` times and ``min_seconds`` seconds."""
     timing = TimingSettings(1, runs, min_seconds, max_seconds=600.0)
     return CostJob(Region(1, "onnxruntime", "default"), timing, 1e9, flush=False)
+
+
+def checked(setting: Setting, backend: str) -> list[Any]:
+    """The answers to jobs on convolution and Relu as a piece, as a whole model, and as the artifact of that."""
+    if not get_backend(backend).probe().available:
+        pytest.skip(get_backend(backend).probe().reason)
+    artifact = str(Path(setting.work) / f"{backend}.collage")
+    jobs: tuple[Job, ...] = (
+        CostJob(Region(3, backend, "default"), TIMING, 1e9, flush=False),
+        WholeJob(backend, "default", artifact, TIMING),
+        OpenJob(artifact),
+    )
+    with Sandbox(setting, (), 2**33) as sandbox:
+        return [sandbox.call(job, LONG_S) for job in jobs]
 
 
 def answer_here(setting: Setting, job: Job) -> Any:

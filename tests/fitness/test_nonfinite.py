@@ -8,15 +8,12 @@ from typing import Any
 import onnx
 import pytest
 
-from collage_evo.backends.registry import get_backend
 from collage_evo.config import parse_config
-from collage_evo.fitness.jobs import CostJob, Measured, OpenJob, Setting, WholeJob
+from collage_evo.fitness.jobs import Measured, Setting
 from collage_evo.fitness.references import nonfinite_references, read_references, write_references
-from collage_evo.fitness.sandbox import Sandbox
 from collage_evo.genome.failure import Failure, Fault
 from collage_evo.graph.load.inputs import random_inputs
-from collage_evo.patterns.match import Region
-from tests.fitness.helpers import TIMING, make_setting
+from tests.fitness.helpers import checked, make_setting
 
 GATHER = """(float[3] x) => (float[3] y) <float[2] table = {1, 2}> {
     low = Constant <value_float = 0.0> () zero = Mul(x, low)
@@ -40,33 +37,19 @@ def kept(any_numbers: Setting) -> Setting:
     return replace(any_numbers, keeps_nonfinite=True)
 
 
-def answers(setting: Setting, backend: str) -> list[Any]:
-    """Of a piece, a whole model, and the artifact that this one left."""
-    if not get_backend(backend).probe().available:
-        pytest.skip(get_backend(backend).probe().reason)
-    artifact = str(Path(setting.work) / f"{backend}.collage")
-    jobs = (
-        CostJob(Region(3, backend, "default"), TIMING, 1e9, flush=False),
-        WholeJob(backend, "default", artifact, TIMING),
-        OpenJob(artifact),
-    )
-    with Sandbox(setting, (), 2**33) as sandbox:
-        return [sandbox.call(job, 60.0) for job in jobs]
-
-
 def test_what_loses_them_takes_part_where_that_does_not_matter(any_numbers: Setting) -> None:
-    assert not [answer for answer in answers(any_numbers, "openvino") if isinstance(answer, Failure)]
+    assert not [answer for answer in checked(any_numbers, "openvino") if isinstance(answer, Failure)]
 
 
 def test_what_loses_them_takes_no_part_where_it_does(kept: Setting) -> None:
-    for answer in answers(kept, "openvino"):
+    for answer in checked(kept, "openvino"):
         assert isinstance(answer, Failure)
         assert answer.fault is Fault.NOT_FINITE
         assert "verify.nonfinite" in answer.message
 
 
 def test_what_keeps_them_is_timed_as_ever(kept: Setting) -> None:
-    cost, whole, opened = answers(kept, "onnxruntime")
+    cost, whole, opened = checked(kept, "onnxruntime")
     assert isinstance(cost, Measured)
     assert isinstance(whole, Measured)
     assert not isinstance(opened, Failure)
