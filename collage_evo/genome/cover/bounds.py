@@ -126,10 +126,10 @@ _Side = tuple[float, float]
 def _sides(tensor: LiveTensor, families: Sequence[Hashable], several: Sequence[Hashable]) -> list[_Side]:
     """Bounds of parts of rewards: each engine's border without the part that its family shares, that part for each
     family, then the costs of copies."""
-    shared = dict(zip(families, tensor.common, strict=True))
-    unshared = [side - common for side, common in zip(tensor.sides, tensor.common, strict=True)]
+    shared, tariff = dict(zip(families, tensor.common, strict=True)), tensor.tariff
+    unshared = [side - common for side, common in zip(tariff.charge[-1], tensor.common, strict=True)]
     borders = unshared + [shared[family] for family in several]
-    copies = [(tensor.copies[0], tensor.copies[1])] if tensor.copies else []
+    copies = [(tariff.copy[1], tariff.copy[0])] if tariff.copy else []
     return [(side, side) for side in borders] + copies
 
 

@@ -85,19 +85,16 @@ class Frontier:
         common: tuple[float, ...],
     ) -> LiveTensor:
         engines = len(self.engines)
-        copies: tuple[float, ...] = ()
         copy: tuple[float, ...] = ()
         holds = [*(1 << engine for engine in range(engines)), 0]
         if any(self.off_host):
-            # The host's memory, then the accelerator's. A returned tensor moves to the host whatever engine reads it
-            # there.
+            # A returned tensor moves to the host whatever engine reads it there.
             copy_back = 0.0 if flow.is_output else cost.copy_ms(False, flow.nbytes)
-            copy_there = cost.copy_ms(True, flow.nbytes)
-            copies, copy = (copy_there, copy_back), (copy_back, copy_there)
+            copy = (copy_back, cost.copy_ms(True, flow.nbytes))
             for engine, there in enumerate([*self.off_host, False]):
                 holds[engine] |= 1 << engines + there | flow.is_output << engines
         tariff = Tariff(charge, tuple(holds), copy)
-        return LiveTensor(readers, tariff, charge[-1], common, copies, made=flow.producer >= 0)
+        return LiveTensor(readers, tariff, common, made=flow.producer >= 0)
 
     def _offers(
         self, space: SearchSpace, match_ms: tuple[float, ...], usable: list[int]

@@ -31,7 +31,7 @@ class Tariff:
     Attributes:
         charge: ``charge[source][engine]``, the crossing of their borders; the last row is the caller's own buffer.
         holds: by engine, the last being the caller, the location of the tensor once that one has it.
-        copy: by memory the cost of a copy there; empty if there is only one.
+        copy: by memory, the host's first, the cost of a copy there; empty if there is only one.
     """
 
     charge: tuple[tuple[float, ...], ...]
@@ -76,16 +76,13 @@ class Tariff:
 class LiveTensor:
     """A tensor between engines: its readers, and the cost of moving it.
 
-    ``sides`` is the cost of one border, by engine, and ``common`` the part of it that engines of one family save
-    where they meet (0 for an engine without others in its family), ``copies`` the cost of copies to the accelerator
-    and back (empty if all engines work in the host's memory); ``made`` is False for inputs from the caller.
+    ``common`` is the part of a border, by engine, that engines of one family save where they meet (0 for an engine
+    without others in its family); ``made`` is False for inputs from the caller.
     """
 
     readers: NodeSet
     tariff: Tariff
-    sides: tuple[float, ...]
     common: tuple[float, ...]
-    copies: tuple[float, ...]
     made: bool
 
 

@@ -16,7 +16,7 @@ from typing import Any
 
 from collage_evo.genome.encoding import decode
 from collage_evo.genome.genome import Genome
-from collage_evo.genome.outcome import Evaluator, Objective
+from collage_evo.genome.outcome import Evaluator
 from collage_evo.genome.selection import Individual, fitness_of, hall_of_fame, hypervolume, survivors
 from collage_evo.genome.settings import Budget, GaSettings
 from collage_evo.genome.space import SearchSpace
@@ -26,7 +26,6 @@ from collage_evo.search.evolution.origin import Origin
 from collage_evo.search.evolution.state import Evaluated, Pending, SearchState, new_state
 from collage_evo.search.surrogate.features import FeatureMap
 from collage_evo.search.surrogate.model import Surrogate
-from collage_evo.search.surrogate.regression import Vector
 from collage_evo.search.surrogate.terms import TermMap, TermModel
 
 
@@ -53,9 +52,9 @@ class Evolution:
         self.clock = clock
         self.seeds = seeds if settings.seeded else ()
         self._features = FeatureMap(space)
-        self._vectors: dict[str, Vector] = {}
+        self._vector = cache(lambda genome: self._features.vector(decode(genome, space)))
         self._terms = cache(partial(TermMap, space))
-        self._term_vectors: dict[tuple[Objective, str], Vector] = {}
+        self._term_vector = cache(lambda term, genome: term.vector(decode(genome, space)))
 
     def run(
         self, state: SearchState | None = None, on_generation: Callable[[SearchState], None] | None = None
@@ -101,7 +100,6 @@ class Evolution:
         for candidate, outcome in zip(batch, outcomes, strict=True):
             if outcome is None:
                 continue
-            self._vectors[candidate.placement.key] = candidate.features
             evaluated[candidate.placement.key] = Evaluated(
                 candidate.genome,
                 outcome,
@@ -143,27 +141,15 @@ class Evolution:
 
     def _surrogate(self, state: SearchState) -> Surrogate:
         latency = state.latency_ms
-        vectors = [self._vector(key, state.evaluated[key].genome) for key in latency]
+        vectors = [self._vector(state.evaluated[key].genome) for key in latency]
         return Surrogate(self._features, vectors, list(latency.values()), state.contended)
 
     def _learned(self, state: SearchState, term: TermMap) -> TermModel:
         """Models of the objectives in addition to latency, fitted to measurements."""
-        rows: list[Vector] = []
-        values: list[float] = []
-        for key in state.latency_ms:
-            evaluated, place = state.evaluated[key], (term.objective, key)
-            if evaluated.outcome.rough:
-                continue
-            if place not in self._term_vectors:
-                self._term_vectors[place] = term.vector(decode(evaluated.genome, self.space))
-            rows.append(self._term_vectors[place])
-            values += evaluated.outcome.objectives([term.objective])
-        return TermModel(term, rows, values)
-
-    def _vector(self, key: str, genome: Genome) -> Vector:
-        if key not in self._vectors:
-            self._vectors[key] = self._features.vector(decode(genome, self.space))
-        return self._vectors[key]
+        ran = (state.evaluated[key] for key in state.latency_ms)
+        judged = [evaluated for evaluated in ran if not evaluated.outcome.rough]
+        values = [value for one in judged for value in one.outcome.objectives([term.objective])]
+        return TermModel(term, [self._term_vector(term, one.genome) for one in judged], values)
 
     def _individuals(self, state: SearchState, keys: Sequence[str]) -> list[Individual]:
         fitness = fitness_of(state.objectives)

@@ -64,28 +64,34 @@ def mixtures_at(
     """
     if not math.isfinite(budget):
         return
-    steps: dict[Engine, tuple[dict[int, int], list[_Step]]] = {}
+    found: dict[Engine, Iterator[Placement | None]] = {}
     for family in dict.fromkeys(map(space.cost.family, engines)):
         of_family = [engine for engine in engines if space.cost.family(engine) == family]
-        exact, offered = _steps(space, _paying(space, of_family))
-        if offered:
-            steps[family] = exact, offered
-    yielded: dict[Engine, set[str]] = {family: set() for family in steps}
-    levels_of = {family: levels or (CORRECTED if family in corrections else AS_PREDICTED) for family in steps}
-    for level_of_each in zip_longest(*levels_of.values()):
-        placements: list[tuple[Engine, Placement]] = []
-        for level, (family, (exact, offered)) in zip(level_of_each, steps.items(), strict=True):
-            if level is None or len(yielded[family]) == MAX_LEVELS:
-                continue
-            _, begun = _totals(space, exact)
-            most = ERROR.amount(corrections.get(family, UNCORRECTED).predicted(level * budget))
-            choices = {**exact, **_taken(offered, most - begun)}
-            placement = _placed(space, family, choices)
-            if placement is not None and placement.key not in yielded[family]:
-                yielded[family].add(placement.key)
-                placements.append((family, placement))
+        shares = levels or (CORRECTED if family in corrections else AS_PREDICTED)
+        correction = corrections.get(family, UNCORRECTED)
+        found[family] = _mixtures_of(space, family, of_family, [correction.predicted(x * budget) for x in shares])
+    for at_level in zip_longest(*found.values()):
+        mixtures = [(family, mixture) for family, mixture in zip(found, at_level, strict=True) if mixture is not None]
         # A slow model has time for two or three: of the family that gains the most, not of the fastest in float32.
-        yield from sorted(placements, key=lambda one: space.predict(one[1]))
+        yield from sorted(mixtures, key=lambda one: space.predict(one[1]))
+
+
+def _mixtures_of(
+    space: SearchSpace, family: Engine, engines: Sequence[Engine], errors: Sequence[float]
+) -> Iterator[Placement | None]:
+    """A mixture for each predicted error; None for one that is there already, or that no cover has."""
+    exact, steps = _steps(space, _paying(space, engines))
+    _, begun = _totals(space, exact)
+    keys = set[str]()
+    for error in errors if steps else ():
+        mixture = _placed(space, family, {**exact, **_taken(steps, ERROR.amount(error) - begun)})
+        if mixture is None or mixture.key in keys:
+            yield None
+            continue
+        yield mixture
+        keys.add(mixture.key)
+        if len(keys) == MAX_LEVELS:
+            return
 
 
 def predicted_error(space: SearchSpace, placement: Placement) -> float:
