@@ -19,7 +19,7 @@ from collage_evo.report.stage import Stage
 from collage_evo.run.context import RunContext
 from collage_evo.run.objectives import further_bounds
 from collage_evo.runtime.artifact import read_artifact
-from collage_evo.runtime.timing import LONG_S, Timing
+from collage_evo.runtime.timing import LONG_S
 
 
 @dataclass(frozen=True)
@@ -67,26 +67,26 @@ def answer_speeds(run: RunContext, verdict: Verdict, answer: Answer) -> Speeds |
     """Latencies of the answer in a single session and on the full machine; equal if one session fills the machine."""
     if run.target.accelerated:
         return None
-    raced_ms, reason = verdict.final.timing(verdict.answer).median_ms, ""
-    other_ms: float | None = raced_ms
-    searched = run.config.search.objective == "throughput"
-    asked = run.config.final.speeds
-    if run.machine.most_sessions > 1 and asked == "searched":
-        other_ms, reason = None, "final.speeds leaves it out"
-    elif run.machine.most_sessions > 1 and asked is None and raced_ms >= LONG_S * 1e3:
-        other_ms, reason = None, "a run takes long: final.speeds=both times it"
-    elif run.machine.most_sessions > 1:
-        other = other_time(run, answer.artifact)
-        other_ms, reason = (None, str(other)) if isinstance(other, Failure) else (other.median_ms, "")
-    machine_ms, latency_ms = (raced_ms, other_ms) if searched else (other_ms, raced_ms)
+    raced_ms = verdict.final.timing(verdict.answer).median_ms
+    other_ms, reason = _other_speed(run, answer, raced_ms)
+    by_throughput = run.config.search.objective == "throughput"
+    machine_ms, latency_ms = (raced_ms, other_ms) if by_throughput else (other_ms, raced_ms)
     return Speeds(run.machine.most_sessions, latency_ms, machine_ms, 1e3 / machine_ms if machine_ms else None, reason)
 
 
-def other_time(run: RunContext, artifact: Path) -> Timing | Failure:
-    """The time of the answer by the objective that was not searched for, measured once: see :class:`Speeds`."""
-    sessions = 1 if run.machine.sessions > 1 else run.machine.most_sessions
+def _other_speed(run: RunContext, answer: Answer, raced_ms: float) -> tuple[float | None, str]:
+    """The time of the answer by the objective that was not searched for, measured once, or why there is none."""
+    asked, machine = run.config.final.speeds, run.machine
+    if machine.most_sessions <= 1:
+        return raced_ms, ""
+    if asked == "searched":
+        return None, "final.speeds leaves it out"
+    if asked is None and raced_ms >= LONG_S * 1e3:
+        return None, "a run takes long: final.speeds=both times it"
     with run.stage(Stage.OTHER_SPEED):
-        return run.machine.time(artifact, run.config.fitness.timing.settings(), sessions)
+        sessions = 1 if machine.sessions > 1 else machine.most_sessions
+        timing = machine.time(answer.artifact, run.config.fitness.timing.settings(), sessions)
+    return (None, str(timing)) if isinstance(timing, Failure) else (timing.median_ms, "")
 
 
 def deliver(run: RunContext, name: str, artifact: Path, delivery: Delivery, info: Mapping[str, Any]) -> Answer:
