@@ -84,31 +84,38 @@ def test_the_worst_output_counts_in_units_of_its_own() -> None:
     assert relative([(sample, {"small": small, "large": large[:1]})]) == math.inf
 
 
-def test_a_label_is_right_or_wrong_however_near_it_is() -> None:
-    labels = np.arange(990, 1000)
-    near = np.where(labels == 995, 996, labels)
-    assert relative([pair(labels, near)]) == pytest.approx(0.1)
-    assert relative([pair(labels > 995, near > 995)]) == pytest.approx(0.1)
-    assert relative([pair(labels, labels[:9])]) == math.inf
-    single = [pair(label, given) for label, given in zip(labels[:, None], near[:, None], strict=True)]
-    assert relative(single) == pytest.approx(0.1), "the share, also over samples of one label each"
+LABELS, DIGITS, PIXELS = np.arange(990, 1000), np.arange(10), np.arange(200, dtype=np.uint8)
+ZEROS = np.zeros(4, np.float32)
 
 
-@pytest.mark.parametrize("kind", [np.float32, np.float64, np.uint8, np.int16])
-def test_what_only_ever_is_a_whole_number_is_a_label_whatever_its_type(kind: type) -> None:
-    labels = np.arange(10).astype(kind)
-    near = np.where(labels == 5, 6, labels).astype(kind)
-    assert relative([pair(labels, near)]) == pytest.approx(0.1)
-    if np.dtype(kind).kind == "f":
-        assert relative([pair(labels, labels + kind(1e-3))]) == 0.0, "a library's rounding makes no other label"
-        assert 0 < relative([pair(labels, near), pair(labels + kind(0.5), labels + kind(0.5))]) < 0.1
+def one_other(array: np.ndarray) -> np.ndarray:
+    """``array`` with the next value in place of its sixth."""
+    return np.where(array == array[5], array[6], array)
 
 
-def test_pixels_and_constants_are_no_labels() -> None:
-    pixels = np.arange(200, dtype=np.uint8)
-    assert 0 < relative([pair(pixels, np.where(pixels == 5, 6, pixels))]) < 1e-3, "the nearer the better"
-    zeros = np.zeros(4, np.float32)
-    assert relative([pair(zeros, zeros + 0.1)]) == math.inf
+@pytest.mark.parametrize(
+    ("expected", "given", "error"),
+    [
+        (LABELS, one_other(LABELS), 0.1),
+        (LABELS > 995, one_other(LABELS) > 995, 0.1),
+        (LABELS, LABELS[:9], math.inf),
+        *((DIGITS.astype(kind), one_other(DIGITS).astype(kind), 0.1) for kind in ("f4", "f8", "u1", "i2")),
+        *((DIGITS.astype(kind), (DIGITS + 1e-3).astype(kind), 0.0) for kind in ("f4", "f8")),  # rounding
+        (ZEROS, ZEROS + np.float32(0.1), math.inf),
+    ],
+)
+def test_what_only_ever_is_a_whole_number_is_a_label_which_is_right_or_wrong(
+    expected: np.ndarray, given: np.ndarray, error: float
+) -> None:
+    assert relative([pair(expected, given)]) == pytest.approx(error)
+
+
+def test_labels_are_counted_over_all_samples_and_pixels_are_none() -> None:
+    single = [pair(right, made) for right, made in zip(LABELS[:, None], one_other(LABELS)[:, None], strict=True)]
+    assert relative(single) == pytest.approx(0.1)
+    floats = DIGITS.astype(np.float32)
+    assert 0 < relative([pair(floats, one_other(floats)), pair(floats + 0.5, floats + 0.5)]) < 0.1
+    assert 0 < relative([pair(PIXELS, one_other(PIXELS))]) < 1e-3, "the nearer the better"
 
 
 def test_the_interval_covers_the_error_and_narrows_with_samples() -> None:

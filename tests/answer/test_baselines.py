@@ -120,12 +120,68 @@ def test_a_backend_far_behind_is_not_tried_in_another_variant() -> None:
     assert best_single(found).name == "quick"
 
 
-@pytest.mark.parametrize("error", [1e-6, None])
-def test_a_last_resort_runs_where_nothing_else_is_right(error: float | None) -> None:
-    here = machine(**({"right": 1.0} if error else {}))
-    backends = [backend("resort", True, DEFAULT, Variant("slow", last_resort=True)), backend("right")]
-    found = measure_baselines(backends, Path("baselines"), here, TIMING, lambda baseline: None)
-    assert [one.name for one in found] == ["resort", "right", *([] if error else ["resort/slow"])]
+HOST, DEVICE, SLOW = Variant("host"), Variant("device", device="cuda"), Variant("slow", last_resort=True)
+HALF = Variant("half", Arithmetic.BFLOAT16)
+LOWER = [
+    Variant(name, arithmetic)
+    for name, arithmetic in {
+        "tf32": Arithmetic.TF32,
+        "f16": Arithmetic.FLOAT16,
+        "other": Arithmetic.BFLOAT16,
+    }.items()
+]
+
+
+@pytest.mark.parametrize(
+    ("times_ms", "target", "backends", "tried"),
+    [
+        (  # the first answer does not wait for a lower precision, which is the default of the others
+            {"first": 1.0, "second": 1.0, "third": 1.0},
+            Target(),
+            [
+                backend("first", True, HALF, DEFAULT, usual=HALF),
+                backend("second", True, DEFAULT, HALF, usual=HALF),
+                backend("third", True),
+            ],
+            ["first default", "third default", "first half", "second half", "second default"],
+        ),
+        (  # one that may compile for long begins in the fastest arithmetic of the others
+            {"exact": 3.0, "tf32": 2.0, "f16": 1.0, "late": 1.0},
+            Target(),
+            [
+                backend("late", False, DEFAULT, *LOWER),
+                *(backend(one.name, True, one) for one in LOWER[:2]),
+                backend("exact", True),
+            ],
+            ["exact default", "tf32 tf32", "f16 f16", "late f16", "late tf32", "late default", "late other"],
+        ),
+        (  # the device before the host, and neither is given up for the other
+            {"usual": 1.0, "both": math.inf},
+            Target("cuda"),
+            [backend(name, name == "usual", HOST, DEVICE) for name in ("usual", "both")],
+            ["usual device", "usual host", "both device", "both host"],
+        ),
+        # a last resort runs where nothing else is right
+        (
+            {"right": 1.0},
+            Target(),
+            [backend("resort", True, DEFAULT, SLOW), backend("right")],
+            ["resort default", "right default"],
+        ),
+        (
+            {},
+            Target(),
+            [backend("resort", True, DEFAULT, SLOW), backend("right")],
+            ["resort default", "right default", "resort slow"],
+        ),
+    ],
+)
+def test_the_order_of_backends_and_variants(
+    times_ms: dict[str, float], target: Target, backends: list[Backend], tried: list[str]
+) -> None:
+    here = machine(target=target, **times_ms)
+    measure_baselines(backends, Path("baselines"), here, TIMING, lambda found: None)
+    assert [f"{job.backend} {job.variant}" for job in here.jobs] == tried
 
 
 def test_a_variant_that_is_known_to_be_far_says_nothing_of_the_others() -> None:
@@ -156,17 +212,6 @@ def test_who_may_compile_for_long_is_not_begun_with_little_time(
     assert not late or "the time for baselines was over" in found[-1].outcome.reason
 
 
-def test_who_may_compile_for_long_begins_in_the_fastest_arithmetic_of_the_others() -> None:
-    here = machine(exact=3.0, tf32=2.0, half=1.0, compiler=1.0)
-    halves = {"tf32": Arithmetic.TF32, "half": Arithmetic.FLOAT16, "other": Arithmetic.BFLOAT16}
-    variants = tuple(Variant(name, arithmetic) for name, arithmetic in halves.items())
-    eager = [backend(variant.name, True, variant) for variant in variants[:2]]
-    backends = [backend("compiler", False, DEFAULT, *variants), *eager, backend("exact", True)]
-    found = measure_baselines(backends, Path("baselines"), here, TIMING, lambda baseline: None)
-    order = [one.variant for one in found if one.backend == "compiler"]
-    assert order == ["half", "tf32", "default", "other"]
-
-
 def test_who_compiles_beyond_that_time_is_ended_and_takes_no_part() -> None:
     here = machine(first=1.0, endless=math.nan)
     backends = [backend("endless"), backend("first", True)]
@@ -175,27 +220,6 @@ def test_who_compiles_beyond_that_time_is_ended_and_takes_no_part() -> None:
     first, endless = here.timeouts_s
     assert first == here.timeout_s
     assert 4.0 < endless <= 5.0
-
-
-def test_the_device_comes_before_the_host_and_neither_is_given_up_for_the_other() -> None:
-    here = machine(target=Target("cuda"), usual=1.0, both=math.inf)
-    on_host, on_device = Variant("host"), Variant("device", device="cuda")
-    backends = [backend(name, name == "usual", on_host, on_device) for name in ("usual", "both")]
-    found = measure_baselines(backends, Path("baselines"), here, TIMING, lambda found: None)
-    tried = [f"{job.backend} {job.variant}" for job in here.jobs]
-    assert tried == ["usual device", "usual host", "both device", "both host"]
-    assert [one.name for one in found if one.outcome.ok] == ["usual/device", "usual/host"]
-
-
-def test_only_the_first_answer_waits_for_no_lower_precision() -> None:
-    here = machine(first=1.0, second=1.0, third=1.0)
-    half = Variant("half", Arithmetic.BFLOAT16)
-    second = backend("second", True, DEFAULT, half, usual=half)
-    backends = [backend("first", True, half, DEFAULT, usual=half), second, backend("third", True)]
-    measure_baselines(backends, Path("baselines"), here, TIMING, lambda found: None)
-    assert [f"{job.backend} {job.variant}" for job in here.jobs] == [
-        *("first default", "third default", "first half", "second half", "second default")
-    ]
 
 
 def test_where_none_runs_the_model_each_says_why() -> None:

@@ -125,19 +125,17 @@ def test_a_large_model_has_few_laps_a_b_b_a() -> None:
     assert "".join(runs) in ("abba", "baab")
 
 
-def test_who_fails_its_check_is_out_and_the_others_go_on() -> None:
+@pytest.mark.parametrize(
+    ("wrong", "dies", "failure"), [({"b"}, {}, WRONG), (set(), {"b": 2}, CRASHED)], ids=["check", "common process"]
+)
+def test_who_fails_is_out_and_the_others_go_on(
+    wrong: set[str], dies: dict[str, int], failure: Failure
+) -> None:
+    """Where the common process dies each gets its own, which shows whose fault it is."""
     machine = Contest()
-    machine.wrong = {"b"}
-    found = race(candidates("abc"), machine, 2)
-    assert found.failed == {"b": WRONG}
-    assert {name: len(rounds) for name, rounds in found.rounds.items()} == {"a": 2, "c": 2}
-
-
-def test_where_the_one_process_dies_each_gets_its_own_which_tells_who_is_to_blame() -> None:
-    machine = Contest()
-    machine.dies = {"b": 2}
+    machine.wrong, machine.dies = wrong, dies
     found = race(candidates("abc"), machine, 3)
-    assert found.failed == {"b": CRASHED}
+    assert found.failed == {"b": failure}
     assert {name: len(rounds) for name, rounds in found.rounds.items()} == {"a": 3, "c": 3}
     assert not machine.running
 

@@ -191,10 +191,6 @@ def test_copies_to_a_device_are_among_the_costs() -> None:
     assert (cost.off_host, cost.copies) == (frozenset({SLOW}), copies)
 
 
-def test_the_same_answers_give_the_same_space() -> None:
-    assert surveyed(meter_of())[1].cost == surveyed(meter_of())[1].cost
-
-
 def test_borders_are_what_random_cuts_take_beyond_their_kernels() -> None:
     cut: list[Placement] = []
 
