@@ -112,9 +112,9 @@ def explain(
     as_json: Json = False,
     debug: Debug = False,
 ) -> None:
-    """List which backends can run a node or a region, and why not; or what a run pruned.
+    """List which backends can run a node or a region, and why not.
 
-    The list has the costs that the run measured.
+    The list has the costs that the run measured; --pruning lists what it pruned.
     """
     from collage_evo.commands.explain import explain_node, explain_pruning, explain_region
     from collage_evo.report.explain import (
