@@ -18,7 +18,6 @@ from collage_evo.genome.encoding import decode
 from collage_evo.genome.genome import Genome
 from collage_evo.genome.greedy import engine_placement
 from collage_evo.genome.outcome import Objective, Outcome
-from collage_evo.genome.selection import Individual, drawing_from, fitness_of, survivors
 from collage_evo.genome.settings import MUTATION_WEIGHTS, Budget, GaSettings
 from collage_evo.genome.space import SearchSpace
 from collage_evo.genome.variation import MUTATIONS, random_genome
@@ -153,18 +152,6 @@ def test_stops_without_gain_or_time(space: SearchSpace) -> None:
     assert len(found.log) == found.generation == 4
 
 
-def test_survivors_are_the_elite_and_winners_of_tournaments(space: SearchSpace) -> None:
-    rng = random.Random(3)
-    pool = [
-        Individual(str(index), random_genome(space, rng), fitness_of((Objective.LATENCY,))((float(index),)))
-        for index in range(24)
-    ]
-    chosen = [one.key for one in survivors(pool, GaSettings(population=8, elite=2, tournament=2), rng)]
-    assert chosen[:2] == ["0", "1"]
-    assert len(set(chosen)) == 8
-    assert chosen[2:] != [str(index) for index in range(2, 8)]
-
-
 @dataclass(frozen=True)
 class Approximate:
     """A simulated target on which each node adds an error of its engine: the faster the engines, the larger."""
@@ -212,17 +199,6 @@ def test_an_objective_that_was_not_measured_is_an_error() -> None:
     assert Outcome(2.0, error=0.1).objectives((Objective.ERROR, Objective.LATENCY)) == (0.1, 2.0)
     with pytest.raises(InputError, match="no error was measured"):
         Outcome(2.0).objectives((Objective.LATENCY, Objective.ERROR))
-
-
-def test_generator_is_lent_and_given_back() -> None:
-    random.seed(7)
-    before = random.getstate()
-    ours = random.Random(1)
-    with drawing_from(ours):
-        drawn = random.random()
-    assert random.getstate() == before
-    assert drawn == random.Random(1).random()
-    assert ours.getstate() != random.Random(1).getstate()
 
 
 @pytest.mark.parametrize(

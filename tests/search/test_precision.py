@@ -1,11 +1,10 @@
-"""With two objectives the search finds the fastest placement within a budget of error, and the front around it."""
+"""Within a budget of error the search finds the fastest placement, and the front around it."""
 
 from __future__ import annotations
 
 import math
-import random
 from dataclasses import replace
-from itertools import islice, pairwise
+from itertools import islice
 from pathlib import Path
 
 import numpy as np
@@ -14,17 +13,10 @@ import pytest
 from collage_evo.codec import from_json, to_json
 from collage_evo.config import Settings
 from collage_evo.errors import InputError
-from collage_evo.genome.cost_model import Border, CostModel
-from collage_evo.genome.cover.dynamic_program import cheapest_covers
-from collage_evo.genome.cover.front import CoverFront, cover_fronts
-from collage_evo.genome.encoding import decode, place
+from collage_evo.genome.encoding import decode
 from collage_evo.genome.greedy import engine_placement
 from collage_evo.genome.outcome import Objective
-from collage_evo.genome.selection import Individual, fitness_of, hypervolume, survivors, violation
 from collage_evo.genome.settings import Budget, GaSettings
-from collage_evo.genome.space import SearchSpace
-from collage_evo.genome.variation import random_genome
-from collage_evo.patterns.match import Match
 from collage_evo.report.progress import LineReporter
 from collage_evo.run.search import SearchRecord, run_search
 from collage_evo.search.evolution.acquisition import slope_at
@@ -34,12 +26,10 @@ from collage_evo.search.evolution.origin import Way
 from collage_evo.search.evolution.ranking import ranked
 from collage_evo.search.evolution.seeds import Seeds, make_seeds
 from collage_evo.search.evolution.state import SearchState, new_state
-from collage_evo.search.surrogate.terms import TermMap, TermModel
-from tests.support.precise import BUDGET, CHAINS, chain_optimum_ms, predicted_error, well_told
-from tests.support.simulated_target import NonAdditive, SimulatedEvaluator
-from tests.support.spaces import make_graph
+from collage_evo.search.surrogate.terms import TermMap
+from tests.support.precise import BUDGET, CHAINS, chain_optimum_ms, predicted_error
+from tests.support.simulated_target import SimulatedEvaluator
 
-BOTH = (Objective.LATENCY, Objective.ERROR)
 WITHIN = {Objective.ERROR: BUDGET}
 PRINT = Fingerprint("model", "cpu, 1 thread", ("a 1",), "matches")
 SHORT = CHAINS[0]
@@ -66,49 +56,6 @@ def states(target: SimulatedEvaluator, seeds: Seeds) -> list[SearchState]:
     found: list[SearchState] = []
     search(target, seeds, 60).run(new_state(0, WITHIN), found.append)
     return found
-
-
-def front_of(space: SearchSpace, budget: float) -> CoverFront:
-    """All of the front as predicted."""
-    *_, last = cover_fronts(space, Objective.ERROR, budget, cheapest_covers(space).covers[0])
-    return last
-
-
-def test_seeds_go_from_the_fastest_to_the_exact_and_reach_the_optimum_of_what_they_are_told() -> None:
-    told = replace(well_told(CHAINS[1]), effects=NonAdditive()).make()
-    front = front_of(told.space, BUDGET)
-    hull = front.hull
-    assert len(hull) >= 4
-    assert [c.ms for c in hull] == sorted(c.ms for c in hull)
-    slopes = [(b.ms - a.ms) / (a.added - b.added) for a, b in pairwise(hull)]
-    assert slopes == sorted(slopes)
-    assert hull[-1].added == 0
-    for cover in hull:
-        placement = place(cover.matches, told.space)
-        assert told.latency_ms(placement) <= cover.ms + 1e-9
-        assert told.error(placement) == pytest.approx(math.sqrt(cover.added))
-    best = min(cover.ms for cover in hull if cover.added <= BUDGET**2)
-    optimum = chain_optimum_ms(told)
-    assert optimum - 1e-9 <= best <= 1.03 * optimum
-    # No placement within the budget lies below the hull, at its slope there.
-    bound = min(cover.ms + front.slope * (cover.added - BUDGET**2) for cover in hull)
-    assert bound <= optimum + 1e-9
-
-
-@pytest.mark.parametrize("order", [("exact", "rough"), ("rough", "exact")])
-def test_where_errors_win_no_time_the_exact_cover_is_the_front(order: tuple[str, str]) -> None:
-    matches = tuple(Match(1 << node, backend) for backend in order for node in range(2))
-    costs = CostModel((1.0,) * 4, {match.engine: Border(0.0, 0.0) for match in matches})
-    error2 = tuple(1e-4 if match.backend == "rough" else 0.0 for match in matches)
-    space = SearchSpace(make_graph([[], [0]]), matches, costs, terms={Objective.ERROR: error2})
-    (cover,) = front_of(space, BUDGET).hull
-    assert cover.added == 0.0
-
-
-def test_a_budget_that_is_no_bound_has_no_price(target: SimulatedEvaluator) -> None:
-    assert front_of(target.space, math.inf).slope == 0
-    exact = replace(target.space, terms={Objective.ERROR: (0.0,) * len(target.space.matches)})
-    assert len(front_of(exact, BUDGET).hull) == 1
 
 
 def test_seeds_name_each_engine_and_the_front(target: SimulatedEvaluator, seeds: Seeds) -> None:
@@ -195,76 +142,12 @@ def test_progress_is_hypervolume_from_a_corner_that_stays(
     assert (after.stale, stuck.stopped(after)) == (1, "evaluations")
 
 
-def individual(key: str, ms: float, error: float, genome: object = None) -> Individual:
-    return Individual(key, genome, fitness_of(BOTH)((ms, error)))  # type: ignore[arg-type]
-
-
-def test_hypervolume_is_the_share_of_the_box_that_the_front_dominates() -> None:
-    front = [individual("a", 1, 1.0), individual("b", 2, 0.5), individual("beyond", 5, 0.0)]
-    assert hypervolume(front, (4.0, 2.0)) == pytest.approx(0.5)
-    assert hypervolume([], (4.0, 2.0)) == 0
-
-
-def test_the_fastest_within_the_budget_survive_a_crowded_front() -> None:
-    pool = [individual(f"front{i}", 10 - i, i / 10) for i in range(10)]
-    near = [individual("near", 7.01, 0.3), individual("nearer", 7.005, 0.3)]
-    kept = survivors(pool + near, GaSettings(population=6, elite=3), random.Random(0), bounds=(0.3,))
-    assert [one.key for one in kept[:3]] == ["front3", "nearer", "near"]
-    assert len({one.key for one in kept}) == 6
-    assert {"front0", "front9"} <= {one.key for one in kept}
-
-
-def test_what_keeps_the_budget_comes_first_and_then_what_is_fastest() -> None:
-    found = [violation(values, (BUDGET,)) for values in ((8.0, 0.0), (9.0, BUDGET), (1.0, 0.011), (0.5, 0.02))]
-    assert found == sorted(found)
-    assert violation((9.0, 0.005, 3.0), (BUDGET, 3.0)) < violation((8.0, 0.005, 3.1), (BUDGET, 3.0))
-
-
 def test_the_price_of_an_error_is_the_slope_of_what_was_measured() -> None:
     front = [(1.0, 10.0), (2.0, 4.0), (3.5, 3.9), (4.0, 1.0), (9.0, 0.0)]
     assert slope_at(front, 3.0) == pytest.approx(2 / 3)  # not by way of the point above the hull
     assert slope_at(front, 0.5) == pytest.approx(5.0)
     assert slope_at(front, 20.0) == 0
     assert slope_at(front[:1], 3.0) == 0
-
-
-def test_error_model_learns_what_it_was_told_wrong(target: SimulatedEvaluator) -> None:
-    space, features = target.space, TermMap(target.space, Objective.ERROR)
-    rng = random.Random(1)
-    placements = [decode(random_genome(space, rng), space) for _ in range(120)]
-    rows = [features.vector(placement) for placement in placements]
-    truth = [target.error(placement) for placement in placements]
-
-    def missed(model: TermModel) -> float:
-        unseen = zip(rows[80:], truth[80:], strict=True)
-        return float(np.mean([abs((model.value(row, model.mean) / error) ** 2 - 1) for row, error in unseen]))
-
-    untold = TermModel(features, [], [])
-    for placement, row in zip(placements[:5], rows[:5], strict=True):
-        assert untold.value(row, untold.mean) == pytest.approx(predicted_error(space, placement))
-    learned = TermModel(features, rows[:80], truth[:80])
-    assert missed(learned) < 0.4 * missed(untold)
-
-    def spread(model: TermModel) -> float:
-        samples = [model.sample(np.random.default_rng(seed)) for seed in range(20)]
-        ratios = [np.std([(model.value(r, s) / model.value(r, model.mean)) ** 2 for s in samples]) for r in rows[80:]]
-        return float(np.mean(ratios))
-
-    assert spread(learned) < 0.5 * spread(untold)
-    exact = next(match for match in space.usable if not space.terms[Objective.ERROR][match])
-    assert learned.by_match(learned.mean)[exact] == 0
-
-
-def test_errors_on_another_scale_are_learned_and_gains_count_as_none(target: SimulatedEvaluator) -> None:
-    """A metric's drop is not the error of the numbers, and may be below zero."""
-    features, rng = TermMap(target.space, Objective.ERROR), random.Random(2)
-    placements = [decode(random_genome(target.space, rng), target.space) for _ in range(60)]
-    rows = [features.vector(placement) for placement in placements]
-    drops = [5 * target.error(placement) for placement in placements]
-    drops[:3] = [-0.01, 0.0, -0.002]
-    model = TermModel(features, rows, drops)
-    ratios = [model.value(r, model.mean) / d for r, d in zip(rows[3:], drops[3:], strict=True)]
-    assert 0.9 < float(np.median(ratios)) < 1.1
 
 
 def test_what_is_known_roughly_teaches_the_error_model_nothing(
