@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import errno
 import json
 import logging
 import os
@@ -12,7 +11,7 @@ from pathlib import Path
 
 import pytest
 
-from collage_evo.errors import InputError, describing_system_errors
+from collage_evo.errors import InputError
 from collage_evo.genome.failure import Failure, Fault
 from collage_evo.genome.outcome import Outcome
 from collage_evo.genome.settings import Budget, GaSettings
@@ -106,22 +105,6 @@ def test_a_kill_while_saving_leaves_a_good_checkpoint(
         checkpoint.save(tmp_path, states[2], PRINT)
     monkeypatch.undo()
     assert checkpoint.load(tmp_path, PRINT) in states[1:3]
-
-
-@pytest.mark.parametrize("name", ["fsync", "replace"])
-def test_a_full_disk_while_saving_leaves_the_last_checkpoint(
-    tmp_path: Path, states: list[SearchState], name: str, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    checkpoint.save(tmp_path, states[0], PRINT)
-
-    def full(*_: object) -> None:
-        raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
-
-    with monkeypatch.context() as patch:
-        patch.setattr(os, name, full)
-        with pytest.raises(InputError, match=r"checkpoint\.json: No space left"), describing_system_errors():
-            checkpoint.save(tmp_path, states[1], PRINT)
-    assert checkpoint.load(tmp_path, PRINT) == states[0]
 
 
 def test_nothing_good_is_an_error(tmp_path: Path, states: list[SearchState]) -> None:
