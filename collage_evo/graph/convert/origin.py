@@ -106,6 +106,7 @@ class _File:
     @cached_property
     def readers_first(self) -> list[int]:
         """All nodes, each after those that read its outputs."""
+        # The last reader first: of equal nodes the order decides which represents the others.
         return post_order(range(len(self.nodes)), lambda index: self.readers_of(index)[::-1])
 
     @cached_property

@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
-from functools import cached_property
+from functools import cached_property, update_wrapper
 from typing import TYPE_CHECKING, Annotated, Any, Concatenate, Generic, ParamSpec, TypeVar
 
 import numpy as np
@@ -259,7 +259,7 @@ class GraphCache(Generic[P, T]):
 
     def __init__(self, compute: Callable[Concatenate[Graph, P], T]) -> None:
         self._compute = compute
-        self.__doc__ = compute.__doc__
+        update_wrapper(self, compute)
 
     def __call__(self, graph: Graph, *args: P.args, **kwargs: P.kwargs) -> T:
         key = (self, args, *kwargs.items())

@@ -165,6 +165,11 @@ def test_an_input_that_every_branch_takes_as_an_index_has_limits(relay: str) -> 
     assert strays(branching(f"tt = {relay}", "ee = Identity(k)", "int64[3] i, int64[3] k")), "one branch at a time"
 
 
+def test_what_a_branch_computes_from_constants_may_be_wrong_as_long_as_it_was_not_taken() -> None:
+    beyond = "= Constant<value_ints = [3, 3, 3]>()"
+    assert strays(branching(f"a {beyond} tt = Add(a, a)", f"d {beyond} ee = Add(d, d)"))
+
+
 def test_what_a_loop_takes_as_an_index_has_to_be_constant() -> None:
     text = "g (float[5] x, bool b, int64[1] i) => (float[2, 1] y) <int64[1] c = {1}, int64 m = {2}>"
     for name, wrong in (("i", True), ("c", False)):

@@ -79,13 +79,15 @@ def test_nodes_of_a_branch_that_is_always_taken_keep_their_names() -> None:
     assert found["choice"].nodes == ("last",)
 
 
-def test_a_node_without_a_name_has_that_of_its_output() -> None:
+@pytest.mark.parametrize("name", ["", "same"])
+def test_a_node_has_the_name_of_its_output_where_it_has_none_or_a_number_where_others_have_it_too(name: str) -> None:
     model = tiny_convnet()
     for node in model.graph.node:
-        node.name = ""
-    names = [node.output[0] for node in model.graph.node]
-    assert list(node_names(model)) == names
-    assert set(name_nodes(model, normalise(model)).names) <= set(names)
+        node.name = name
+    outputs = [node.output[0] for node in model.graph.node]
+    numbered = ["same", *(f"same#{number}" for number in range(1, len(outputs)))]
+    assert list(node_names(model)) == (numbered if name else outputs)
+    assert set(name_nodes(model, normalise(model)).names) <= {*node_names(model)}
 
 
 def test_a_node_whose_work_two_others_share_lends_its_name_to_one() -> None:
@@ -101,15 +103,6 @@ def test_a_node_whose_work_two_others_share_lends_its_name_to_one() -> None:
     name_nodes(original, normalised)
     names = [node.name for node in normalised.graph.node]
     assert sorted(names) == ["Mul", "half"]
-
-
-def test_names_that_the_file_repeats_are_told_apart() -> None:
-    model = tiny_convnet()
-    for node in model.graph.node:
-        node.name = "same"
-    names = node_names(model)
-    assert len(set(names)) == len(names)
-    assert names[:2] == ("same", "same#1")
 
 
 @settings(max_examples=40)

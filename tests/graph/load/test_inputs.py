@@ -56,7 +56,7 @@ def zeros(count: int) -> str:
             range(7),
         ),
         ("(int64[1, 300] x) => (float y) <int64 d = {9}, float[2] v = {0, 1}> { y = OneHot(x, d, v) }", range(9)),
-        ("(int64[3, 50] x) => (float y) { y = Cast<to = 1>(x) }", (0, 1)),
+        ("(int64[300, 2] x) => (float y) { y = Cast<to = 1>(x) }", (0, 1)),
         (
             "(int64[1, 90] x) => (float y) <float one = {1}, float far = {-10000}> "
             "{ c = Cast<to = 1>(x) m = Sub(one, c) y = Mul(m, far) }",
