@@ -117,8 +117,8 @@ def decided(samples: Sequence[tuple[Feeds, Feeds]], moving: Callable[[], Moved])
         noises = [moving().noise(*pair).values() for pair in samples]
     except InputError:  # the model cannot be written in that form
         return []
-    decides = [any(one.error > DECIDED or one.overflows for one in noise) for noise in noises]
-    return [pair for pair, some in zip(samples, decides, strict=True) if not some]
+    depends = [any(one.error > DECIDED or one.overflows for one in noise) for noise in noises]
+    return [pair for pair, dependent in zip(samples, depends, strict=True) if not dependent]
 
 
 def _weights(model: onnx.ModelProto) -> int:

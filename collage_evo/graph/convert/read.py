@@ -86,13 +86,14 @@ def _nodes(
             yield operator(index, name, first)
             continue
         outputs = [name for proto in group for name in proto.output if name]
+        inside = set(outputs)
         reads = (name for proto in group for name in (*proto.input, *sorted(captures(proto))))
         yield Node(
             index=index,
             name=f"{name} .. {names[id(rest[-1])]}" if rest else name,
             op_type="Composite" if rest else first.op_type,
             domain=COMPOSITE,
-            inputs=tuple(dict.fromkeys(name for name in reads if name and name not in outputs)),
+            inputs=tuple(dict.fromkeys(name for name in reads if name and name not in inside)),
             outputs=tuple(name for name in outputs if name in final or readers.get(name, set()) - {index}),
             attributes={},
             protos=tuple(group),

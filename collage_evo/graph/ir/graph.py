@@ -202,7 +202,8 @@ class Graph:
             return False
         reached = frontier = nodes & -nodes
         while frontier:
-            frontier = (_union(self.pred, frontier) | _union(self.succ, frontier)) & nodes & ~reached
+            neighbours = _union(self.pred, frontier) | _union(self.succ, frontier)
+            frontier = neighbours & nodes & ~reached
             reached |= frontier
         return reached == nodes
 
