@@ -51,6 +51,7 @@ from collage_evo.report.words import describe_failure
 from collage_evo.run.directory import reopen_run
 from collage_evo.run.open import LIMITS
 from collage_evo.run.profiles import FOLDER
+from collage_evo.run.stages.baselines import ARTIFACTS, RECORDED
 from collage_evo.run.stages.matches import MATCHES, Enumerated
 from collage_evo.run.stages.model import NORMALISED, Normalised
 from collage_evo.run.stages.precision import may_quantise
@@ -228,6 +229,23 @@ def explain_region(run: Path, index: int) -> RegionExplanation:
     )
 
 
+def explain_pruning(run: Path) -> PruningExplanation:
+    """What ``run`` pruned until now, each with the rule that decided, and all rules with their numbers in that run.
+
+    Raises:
+        InputError: the run has several profiles.
+        UnavailableError: a requested backend cannot be used.
+    """
+    config, failures = reopen_run(run), [*_failed_baselines(run)]
+    if (run / FOLDER).is_dir() or Store(run / "work").get(MATCHES, Enumerated) is not None:
+        failures += _failed_parts(ExplainedRun.read(run), run)
+    count = Counter((what, reason, failure.rule) for what, reason, failure in failures if failure.rule in RULES)
+    return PruningExplanation(
+        tuple(Pruned(*one, RULES[one[2]].action, times) for one, times in count.items()),
+        tuple(PruningRule(one.name, one.line(_number(one, config)), one.basis, one.key) for one in RULES.values()),
+    )
+
+
 def _chosen(graph: Graph, region: RegionResult, nodes: NodeSet, run: Path) -> Match:
     """A region of a result as one match."""
     written, variant = region.rewrites, region.variant
@@ -304,26 +322,9 @@ def _answer(space: ExplainedRun, node: Node, backend: Backend) -> BackendAnswer:
     return BackendAnswer(backend.name, offers, tuple(refusals), backend.name in matches_found.cut)
 
 
-def explain_pruning(run: Path) -> PruningExplanation:
-    """What ``run`` pruned until now, each with the rule that decided, and all rules with their numbers in that run.
-
-    Raises:
-        InputError: the run has several profiles.
-        UnavailableError: a requested backend cannot be used.
-    """
-    config, failures = reopen_run(run), [*_failed_baselines(run)]
-    if (run / FOLDER).is_dir() or Store(run / "work").get(MATCHES, Enumerated) is not None:
-        failures += _failed_parts(ExplainedRun.read(run), run)
-    count = Counter((what, reason, failure.rule) for what, reason, failure in failures if failure.rule in RULES)
-    return PruningExplanation(
-        tuple(Pruned(*one, RULES[one[2]].action, times) for one, times in count.items()),
-        tuple(PruningRule(one.name, one.line(_number(one, config)), one.basis, one.key) for one in RULES.values()),
-    )
-
-
 def _failed_baselines(run: Path) -> Iterator[tuple[str, str, Failure]]:
     """What failed, why in words, and the failure."""
-    for baseline in read_baselines(run / "baselines.json", run / "baselines"):
+    for baseline in read_baselines(run / RECORDED, run / ARTIFACTS):
         if (failure := baseline.outcome.failure) is not None:
             yield baseline.name, describe_failure(failure, baseline.backend, baseline.variant), failure
 

@@ -42,7 +42,7 @@ class CostDatabase:
             try:
                 row = from_json(line, Row)
                 self._answers[row.key] = row.answer
-            except (ValueError, RecursionError):
+            except (ValueError, ArithmeticError, RecursionError):
                 damaged += 1
         if damaged:
             _log.warning("damaged lines in %s (%d): what they held is measured again", path, damaged)

@@ -99,6 +99,7 @@ def test_explain_takes_the_names_and_the_regions_that_a_run_reports(finished: Pa
     region = json.loads((finished / "run" / "result.json").read_text())["placement"][0]
     assert "Backends that can run it" in here("explain", "run", "--node", region["nodes"][0], cwd=finished).stdout
     assert "region 0: " in here("explain", "run", "--region", 0, cwd=finished).stdout
+    assert "slow_match: given up: a match that takes " in here("explain", "run", "--pruning", cwd=finished).stdout
     refused(here("explain", "run", cwd=finished), "--node", "--region")
     refused(here("explain", "run", "--node", "a", "--region", 0, cwd=finished), "--node", "--region")
 

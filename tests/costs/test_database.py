@@ -14,6 +14,7 @@ ANSWERS = {
     "timed": Measured((1.5, 2.5), 1e-7, 1e-6, contended=True),
     "failed": Failure(Fault.WRONG_NUMBERS, "relative error 0.5", 0.5),
 }
+HUGE = f'["timed", {{"kind": "Measured", "times_ms": [{10**400}], "relative_error": 0.0, "max_abs_error": 0.0}}]'.encode()
 
 
 def filled(path: Path) -> CostDatabase:
@@ -42,7 +43,9 @@ def test_a_kill_loses_at_most_the_line_that_is_written(tmp_path: Path, left: int
     assert [again.get(key) for key in (*ANSWERS, "next")] == [*ANSWERS.values(), ANSWERS["timed"]]
 
 
-@pytest.mark.parametrize("damage", [b"no database", b"[[", b"\xff\xfe", b'["timed", {"kind": "No"}]', b"[" * 9999])
+@pytest.mark.parametrize(
+    "damage", [b"no database", b"[[", b"\xff\xfe", b'["timed", {"kind": "No"}]', b"[" * 9999, HUGE]
+)
 def test_a_damaged_line_is_reported_and_measured_again(
     tmp_path: Path, damage: bytes, caplog: pytest.LogCaptureFixture
 ) -> None:

@@ -117,9 +117,11 @@ def test_costs_share_a_key_only_where_as_much_is_flushed(tmp_path: Path) -> None
 def test_a_resumed_run_takes_what_it_measured(tmp_path: Path) -> None:
     here = machine(tmp_path)
     known(meter(here, tmp_path), [CONV, RELU]).measure([0], lambda _: None)
-    resumed = known(meter(here, tmp_path), [CONV, RELU])
+    resumed, again = (known(meter(here, tmp_path), [CONV, RELU]) for _ in range(2))
     resumed.recall()
-    assert set(resumed.ms) == {0}
+    again.measure([0], lambda _: None)
+    assert set(resumed.ms) == set(again.ms) == {0}
+    assert len(timed(here)) == 1
     other = known(meter(here, tmp_path, "other"), [CONV, RELU])
     other.recall()
     assert not other.ms
