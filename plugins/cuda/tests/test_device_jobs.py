@@ -13,7 +13,6 @@ import pytest
 
 from collage_evo.backends import registry
 from collage_evo.backends.registry import Origin
-from collage_evo.fitness import exclusive
 from collage_evo.fitness.exclusive import ExclusiveTiming
 from collage_evo.fitness.jobs import (
     Answer,
@@ -190,7 +189,6 @@ def test_who_compiles_waits_for_who_times(
 ) -> None:
     monkeypatch.setitem(registry._registered, FakeGpuBackend.name, FakeGpuBackend)
     monkeypatch.setattr(WorkerContext, "expect_any_backend", lambda self: None)
-    monkeypatch.setattr(exclusive, "SIGN_S", 0.0)
     waited: list[bool] = []
     with fake_cuda.used(), ExitStack() as other:
         timing = ExclusiveTiming(machine_directory())
