@@ -55,9 +55,12 @@ def end(given: Result, **changes: Any) -> str:
         (KEPT, {"libraries": ()}, "Keep ONNX Runtime: nothing that was measured is proved faster."),
         (WON, {"front": [replace(point, feasible=False) for point in WON.front]}, "Keep what you have: nothing that "
          "was measured meets the budget."),
+        (WON, {"accuracy": replace(WON.accuracy, error_held_out=0.02)}, "Keep what you have: nothing that was "
+         "measured meets the budget."),
     ],
     ids=["earlier", "usual breaks the budget", "earlier library", "no usual", "library needs no session",
-         "wins more than the call", "over one that breaks", "faster breaks", "no libraries", "breaks on search"],
+         "wins more than the call", "over one that breaks", "faster breaks", "no libraries", "breaks on search",
+         "breaks on held-out"],
 )  # fmt: skip
 def test_verdict(given: Result, changes: Mapping[str, Any], sentence: str) -> None:
     assert verdict(replace(given, **changes)) == sentence
