@@ -1,4 +1,4 @@
-"""Runs: stages as a graph of values (``flow.py``), the run directory, and what later commands read from it.
+"""Runs: a plan of records (``plan.py``), the run directory, and what later commands read from it.
 
 Every stage is bounded in time. Costs end with ``costs.seconds``, however much is left: no match begins later, no more
 are compiled than can be timed at the pace so far, and of each node set one engine goes first, so that the others are
