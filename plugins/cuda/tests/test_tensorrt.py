@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import importlib.metadata
+import importlib.util
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -21,7 +23,6 @@ from collage_evo.testing.cases import CASES
 from collage_evo_cuda.cuda import Device
 from collage_evo_cuda.device import DeviceExecutable
 from collage_evo_cuda.tensorrt import TensorRtBackend
-from collage_evo_cuda.tensorrt import backend as module
 from collage_evo_cuda.tensorrt.half import in_half
 from device_helpers import largest_error
 from fake_tensorrt import BuilderFlag
@@ -125,11 +126,11 @@ def test_what_halves_cannot_hold_is_refused() -> None:
 
 def test_the_probe_says_what_is_missing(monkeypatch: pytest.MonkeyPatch, fake_cuda: FakeCuda) -> None:
     assert "tensorrt is not installed" in BACKEND.probe().reason
-    monkeypatch.setattr(module, "_version", lambda: "9.3.0")
+    monkeypatch.setattr(importlib.metadata, "version", lambda name: "9.3.0")
     assert "older than 10:" in BACKEND.probe().reason
-    monkeypatch.setattr(module, "_version", lambda: "10rc1")
+    monkeypatch.setattr(importlib.metadata, "version", lambda name: "10rc1")
     assert "a name without the library" in BACKEND.probe().reason
-    monkeypatch.setattr(module.importlib.util, "find_spec", lambda name: object())
+    monkeypatch.setattr(importlib.util, "find_spec", lambda name: object())
     with fake_cuda.used(cuda_devices=0):
         assert "no CUDA device here" in BACKEND.probe().reason
     with fake_cuda.used(cuda_capability="7.0"):

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -98,11 +99,8 @@ def test_two_sessions_run_at_the_same_time_and_each_in_several_threads(tmp_path:
             if relative_error(session.run(None, feeds), wanted).relative > 1e-5:
                 wrong.append(session)
 
-    callers = [threading.Thread(target=many, args=(session,)) for session in sessions * 2]
-    for caller in callers:
-        caller.start()
-    for caller in callers:
-        caller.join()
+    with ThreadPoolExecutor(4) as callers:
+        list(callers.map(many, sessions * 2))
     for session in sessions:
         session.close()
     assert not wrong

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import functools
 import importlib.metadata
 import importlib.util
 from collections.abc import Mapping
@@ -96,7 +95,6 @@ class TensorRtBackend(Backend):
         return LoadedEngine((workdir / _ENGINE).read_bytes(), inputs, outputs)
 
 
-@functools.cache
 def _version() -> str:
     """The installed version, by any of the names under which it comes; empty if there is none."""
     for name in ("tensorrt", "tensorrt-cu13", "tensorrt-cu12"):
