@@ -75,18 +75,14 @@ class Builder:
 
 def _add_types(model: onnx.ModelProto) -> None:
     """Infer types on a copy whose large weights are declared only, so it stays quick."""
-    light = onnx.ModelProto(ir_version=model.ir_version, opset_import=model.opset_import)
-    light.graph.name = model.graph.name
-    light.graph.node.extend(model.graph.node)
-    light.graph.input.extend(model.graph.input)
-    light.graph.output.extend(model.graph.output)
-    for tensor in model.graph.initializer:
+    graph, light = model.graph, onnx.ModelProto(ir_version=model.ir_version, opset_import=model.opset_import)
+    light.graph.MergeFrom(onnx.GraphProto(name=graph.name, node=graph.node, input=graph.input, output=graph.output))
+    for tensor in graph.initializer:
         if len(tensor.raw_data) <= 1024:
             light.graph.initializer.append(tensor)
         else:
-            declared = helper.make_tensor_value_info(tensor.name, tensor.data_type, tensor.dims)
-            light.graph.input.append(declared)
+            light.graph.input.append(helper.make_tensor_value_info(tensor.name, tensor.data_type, tensor.dims))
     inferred = onnx.shape_inference.infer_shapes(light, strict_mode=True, data_prop=True)
-    del model.graph.output[:]
-    model.graph.output.extend(inferred.graph.output)
-    model.graph.value_info.extend(inferred.graph.value_info)
+    del graph.output[:]
+    graph.output.extend(inferred.graph.output)
+    graph.value_info.extend(inferred.graph.value_info)
