@@ -140,21 +140,62 @@ def test_an_input_with_a_value_in_the_file_is_compiled_in_and_a_note_says_so(tmp
         read_feeds(tmp_path / "data.npz", parsed(text))
 
 
-def test_a_chain_of_shapes_is_folded_once_the_inputs_are_fixed(tmp_path: Path) -> None:
-    model = parsed("""g (float[batch, length, 8] x) => (float[a, b, c, d] y) {
-        shape = Shape(x)
-        zero = Constant<value_int = 0>()
-        batch = Gather(shape, zero)
-        axes = Constant<value_ints = [0]>()
-        first = Unsqueeze(batch, axes)
-        rest = Constant<value_ints = [-1, 2, 4]>()
-        target = Concat<axis = 0>(first, rest)
-        r = Relu(x)
-        y = Reshape(r, target)
-    }""")
-    found = taken_apart(model, tmp_path, shapes={"x": [3, 5, 8]})
-    assert kinds(found) == ["Relu", "Reshape"]
-    assert found.graph.tensors["y"].shape == (3, 5, 2, 4)
+ONES = ", ".join("1" * 16)
+
+
+@pytest.mark.parametrize(
+    ("text", "shapes", "operators", "sizes"),
+    [
+        (
+            """g (float[batch, length, 8] x) => (float[a, b, c, d] y) {
+            shape = Shape(x) zero = Constant<value_int = 0>() batch = Gather(shape, zero)
+            axes = Constant<value_ints = [0]>() first = Unsqueeze(batch, axes)
+            rest = Constant<value_ints = [-1, 2, 4]>() target = Concat<axis = 0>(first, rest)
+            r = Relu(x) y = Reshape(r, target) }""",
+            {"x": [3, 5, 8]},
+            ["Relu", "Reshape"],
+            {"y": (3, 5, 2, 4)},
+        ),
+        (
+            """g (float[n] x) => (float[n] y) {
+            shape = Shape(x) three = Constant<value_ints = [3]>() same = Equal(shape, three)
+            axes = Constant<value_ints = [0]>() c = Squeeze(same, axes)
+            t = If(c) <then_branch = yes () => (float[m] p) { p = Neg(x) },
+                       else_branch = no () => (float[k] q) { q = Exp(x) }>
+            y = Relu(t) }""",
+            {"x": [3]},
+            ["Neg", "Relu"],
+            {"y": (3,)},
+        ),
+        (
+            f"g (float[2, 4] x) => (float[2, 4] y) <float[4, 4] w = {{{ONES}}}> "
+            "{ p = com.microsoft.FusedMatMul<alpha = 0.5>(x, w) y = Relu(p) }",
+            {},
+            ["FusedMatMul", "Relu"],
+            {"p": (2, 4)},
+        ),
+        (
+            "g (float[4, 6] x) => (int64[2, n] y) { r = Relu(x) y = NonZero(r) }",
+            {},
+            ["Relu", "NonZero"],
+            {"r": (4, 6), "y": (-1, -1)},
+        ),
+    ],
+)
+def test_shapes_are_static_except_those_that_depend_on_data(
+    text: str,
+    shapes: dict[str, list[int]],
+    operators: list[str],
+    sizes: dict[str, tuple[int, ...]],
+    tmp_path: Path,
+) -> None:
+    """A chain of shapes, and a condition on them, are folded once the inputs are fixed."""
+    model = parsed(text)
+    if "com.microsoft" in text:
+        model.opset_import.append(helper.make_opsetid("com.microsoft", 1))
+    found = taken_apart(model, tmp_path, shapes=shapes)
+    assert kinds(found) == operators
+    assert {name: found.graph.tensors[name].shape for name in sizes} == sizes
 
 
 BRANCHES = """If(c) <then_branch = yes () => (float[3] p) { p = Neg(a) },
@@ -216,28 +257,6 @@ def test_what_has_a_body_or_no_static_shape_is_one_node(
         assert relative_error(in_regions(found, given), reference_outputs(model, given)).relative < 1e-6
 
 
-def test_an_output_whose_shape_depends_on_data_has_open_sizes(tmp_path: Path) -> None:
-    model = parsed("g (float[4, 6] x) => (int64[2, n] y) { r = Relu(x) y = NonZero(r) }")
-    found = taken_apart(model, tmp_path)
-    assert found.graph.tensors["y"].shape == (-1, -1)
-    assert not found.graph.tensors["y"].static
-    assert found.graph.tensors["r"].static
-
-
-def test_a_constant_condition_leaves_one_branch(tmp_path: Path) -> None:
-    model = parsed("""g (float[n] x) => (float[n] y) {
-        shape = Shape(x)
-        three = Constant<value_ints = [3]>()
-        same = Equal(shape, three)
-        axes = Constant<value_ints = [0]>()
-        c = Squeeze(same, axes)
-        t = If(c) <then_branch = yes () => (float[m] p) { p = Neg(x) },
-                   else_branch = no () => (float[k] q) { q = Exp(x) }>
-        y = Relu(t)
-    }""")
-    assert kinds(taken_apart(model, tmp_path, shapes={"x": [3]})) == ["Neg", "Relu"]
-
-
 def test_equal_composites_have_equal_hashes_wherever_they_stand(tmp_path: Path) -> None:
     def double(first: str) -> str:
         return f"""
@@ -277,15 +296,6 @@ def test_what_is_wrong_with_a_file_is_said_in_one_line(damage: str, tmp_path: Pa
         del model.graph.initializer[0].int64_data[:]
     with pytest.raises(InputError, match=r"^ONNX Runtime cannot load the model: [^\n]+$"):
         prepared(model, tmp_path)
-
-
-def test_contributed_operators_are_nodes_with_known_shapes(tmp_path: Path) -> None:
-    body = "p = com.microsoft.FusedMatMul<alpha = 0.5>(x, w) y = Relu(p)"
-    model = parsed(f"g (float[2, 4] x) => (float[2, 4] y) <float[4, 4] w = {{{', '.join('1' * 16)}}}> {{ {body} }}")
-    model.opset_import.append(helper.make_opsetid("com.microsoft", 1))
-    found = taken_apart(model, tmp_path)
-    assert kinds(found) == ["FusedMatMul", "Relu"]
-    assert found.graph.tensors["p"].shape == (2, 4)
 
 
 def test_noise_of_the_model_itself_is_no_error_of_the_output_that_has_it(tmp_path: Path) -> None:
