@@ -131,7 +131,9 @@ def test_files_that_explanations_name_exist() -> None:
         for place in ("collage_evo", "plugins", "tests")
         for path in ROOT.glob(f"{place}/**/*.py")
     }
-    texts = [(ROOT / path).read_text() for path in ("docs/architecture.md", "docs/add_a_backend.md")]
-    texts += [ast.get_docstring(ast.parse((ROOT / path).read_text())) or "" for path in files]
-    for name in re.findall(r"`([\w./]+\.py)`", "\n".join(texts)):
-        assert any(f"/{path}".endswith(f"/{name}") for path in files) or (ROOT / name).exists(), name
+    texts = {path: (ROOT / path).read_text() for path in ("docs/architecture.md", "docs/add_a_backend.md")}
+    texts |= {path: ast.get_docstring(ast.parse((ROOT / path).read_text())) or "" for path in files}
+    for explained, text in texts.items():
+        for name in re.findall(r"`([\w./]+\.py)`", text):
+            known = any(f"/{path}".endswith(f"/{name}") for path in files) or (ROOT / name).exists()
+            assert known, f"{explained}: {name}"
