@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import logging
 import sys
+from collections.abc import Sequence
 
 import typer
 from typer.exceptions import TyperException
@@ -15,9 +16,13 @@ from collage_evo.cli.stop import INTERRUPTED, leave
 from collage_evo.errors import CollageError, printable, describing_system_errors
 
 
-def main() -> None:
-    """Entry point: errors become one line and an exit code, by the contract of the command line."""
-    debug = "--debug" in sys.argv
+def main(arguments: Sequence[str] | None = None) -> None:
+    """Entry point: errors become one line and an exit code, by the contract of the command line.
+
+    ``arguments``: by default those of the process.
+    """
+    typed = sys.argv[1:] if arguments is None else list(arguments)
+    debug = "--debug" in typed
     logging.basicConfig(level=logging.DEBUG if debug else logging.ERROR)
     logging.getLogger("collage_evo").setLevel(logging.DEBUG if debug else logging.WARNING)
     # These libraries warn about what this program handles itself.
@@ -25,11 +30,11 @@ def main() -> None:
         logging.getLogger(name).setLevel(logging.ERROR)
     try:
         with describing_system_errors():
-            code = app(standalone_mode=False)
+            code = app(typed, standalone_mode=False)
     except CollageError as error:
         if debug:
             raise
-        print(printable(f"error: {in_options(str(error), sys.argv)}"), file=sys.stderr)
+        print(printable(f"error: {in_options(str(error), typed)}"), file=sys.stderr)
         sys.exit(error.exit_code)
     except TyperException as error:
         print(printable(f"error: {error.format_message().rstrip('.')}; see --help"), file=sys.stderr)

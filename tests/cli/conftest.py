@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import sys
 from pathlib import Path
 from typing import cast
 
@@ -18,9 +17,8 @@ def here(monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]) -> 
 
     def run(*args: object, cwd: Path) -> Run:
         monkeypatch.chdir(cwd)
-        monkeypatch.setattr(sys, "argv", ["collage_evo", *map(str, args)])
         with pytest.raises(SystemExit) as ended:
-            main()
+            main([str(argument) for argument in args])
         return Run(args, cast(int, ended.value.code), *capfd.readouterr())
 
     return run

@@ -11,8 +11,9 @@ import onnx
 import onnxruntime as ort
 import pytest
 
+from collage_evo.backends.onnxruntime.backend import OnnxRuntimeBackend
+from collage_evo.backends.registry import register_backend
 from collage_evo.errors import InputError
-from collage_evo.export import annotated as export
 from collage_evo.export.annotated import export_onnx
 from collage_evo.graph.convert.read import build_graph
 from collage_evo.graph.ir.graph import Graph
@@ -77,10 +78,17 @@ def test_regions_of_another_artifact_are_refused_in_a_line(tmp_path: Path, regio
         print_artifact(read_artifact(tmp_path / "best.collage"))
 
 
-def test_nodes_say_in_how_many_lanes_their_region_runs(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    graph = run_directory(tmp_path, "onnxruntime", "openvino")
-    side_by_side = {"openvino": (("Conv",), ("Relu",))}
-    monkeypatch.setattr(export, "lanes_of", lambda backend, workdir: side_by_side.get(backend.name, ()))
+class InLanes(OnnxRuntimeBackend):
+    name = "in_lanes"
+
+    def lanes(self, workdir: Path) -> tuple[tuple[str, ...], ...]:
+        return (("Conv",), ("Relu",))
+
+
+@pytest.mark.usefixtures("registry_alone")
+def test_nodes_say_in_how_many_lanes_their_region_runs(tmp_path: Path) -> None:
+    register_backend(InLanes)
+    graph = run_directory(tmp_path, "onnxruntime", "in_lanes")
     export_onnx(tmp_path, tmp_path / "out.onnx")
     found = notes(onnx.load(tmp_path / "out.onnx"))
     told = [found[node.name].get("collage_evo.lanes") for node in graph.nodes]
