@@ -83,6 +83,12 @@ def test_who_races_after_some_broke_the_budget_errs_as_many_times_less_than_it()
     assert safer(0.018, low=0.04) == ["exact"], "where nothing is predicted to err, the next one is no safer"
 
 
+@pytest.fixture(autouse=True)
+def here(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Runs are in the working directory."""
+    monkeypatch.chdir(tmp_path)
+
+
 def compiling(*fail: str) -> FakeMachine:
     """A machine that compiles placements, but for those that ``fail``."""
     failure = Failure(Fault.BUILD, "on purpose")
