@@ -223,7 +223,7 @@ def test_where_no_placement_could_be_measured_the_best_backend_is_the_answer_and
     def none(*_: object) -> None:
         raise NotSearchable("no placement could be measured: there was no time")
 
-    monkeypatch.setattr("collage_evo.run.plan.evolve", none)
+    monkeypatch.setattr("collage_evo.run.stages.evolve.run_search", none)
     found = collage_evo.optimize(MODEL, inputs={"x": X}, config=fast(cache), out=tmp_path / "run")
     assert found.report.not_searched == "no placement could be measured: there was no time"
     assert found.report.answer in {baseline.name for baseline in found.report.baselines}

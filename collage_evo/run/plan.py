@@ -17,7 +17,7 @@ from collage_evo.costs.saved_costs import MeasuredCosts, costs_key
 from collage_evo.errors import NotSearchable
 from collage_evo.genome.cost_model import Engine
 from collage_evo.genome.space import SearchSpace
-from collage_evo.graph.prepare import PreparedModel, SearchableModel
+from collage_evo.graph.prepare import SearchableModel
 from collage_evo.report.finished import RESULT
 from collage_evo.report.stage import Stage
 from collage_evo.run.best_so_far import BestSoFar
@@ -27,7 +27,7 @@ from collage_evo.run.final import compared
 from collage_evo.run.machine import Backends
 from collage_evo.run.objectives import Precision, answer_bounds, search_bounds, terms
 from collage_evo.run.records import Plan, Row
-from collage_evo.run.search import Searched, recorded_search
+from collage_evo.run.search import FirstEvaluated, Searched, SearchRecord
 from collage_evo.run.stages.baselines import (
     Baselines,
     NormalisedBaselines,
@@ -36,7 +36,7 @@ from collage_evo.run.stages.baselines import (
     on_normalised,
 )
 from collage_evo.run.stages.costs import expected_costs, gather_costs, tune_backends
-from collage_evo.run.stages.evolve import evolve, fingerprint_of, pace_of, skipped_search
+from collage_evo.run.stages.evolve import evolve, pace_of, recalled_search, skipped_search
 from collage_evo.run.stages.matches import find_matches
 from collage_evo.run.stages.mixtures import MIXTURES, EarlyMixtures, in_space, measure_early
 from collage_evo.run.stages.model import normalise
@@ -58,13 +58,6 @@ class Transfer:
 
 
 @dataclass(frozen=True)
-class Expected:
-    """The space of the search at the costs that the baselines' times let expect; None if some operator has none."""
-
-    space: SearchSpace | None
-
-
-@dataclass(frozen=True)
 class SearchSkipped:
     """Whether the run ends with its early mixtures: one suffices, and a search would exceed the planned time."""
 
@@ -82,22 +75,12 @@ def precision(
     return predict_losses(run, model, of.ranges, found.matches, known)
 
 
-def expected(
-    run: RunContext, model: SearchableModel, found: Matches, losses: Precision, single: NormalisedBaselines
-) -> Expected:
-    added = terms(run, model.graph, losses, found.matches)
-    try:
-        return Expected(expected_space(model.graph, found, added, single.ms))
-    except NotSearchable:
-        return Expected(None)
-
-
 def early(
     run: RunContext,
     model: SearchableModel,
     found: Matches,
+    losses: Precision,
     transferred: Transfer,
-    likely: Expected,
     single: Baselines,
     normalised: NormalisedBaselines,
     best: BestSoFar,
@@ -107,10 +90,21 @@ def early(
     recorded = run.store.get(MIXTURES, EarlyMixtures)
     if recorded is not None and recorded.key == key:
         return recorded
-    if transferred.known or likely.space is None or checkpoint.exists(run.directory):
+    if transferred.known or checkpoint.exists(run.directory):
         return EarlyMixtures(key, ())
-    mixtures = measure_early(run, likely.space, single, normalised.ms, best)
+    try:
+        space = _expected_space(run, model, found, losses, normalised)
+    except NotSearchable:
+        return EarlyMixtures(key, ())
+    mixtures = measure_early(run, space, single, normalised.ms, best)
     return run.store.put(MIXTURES, EarlyMixtures, EarlyMixtures(key, mixtures))
+
+
+def _expected_space(
+    run: RunContext, model: SearchableModel, found: Matches, losses: Precision, single: NormalisedBaselines
+) -> SearchSpace:
+    """The space of the search at the costs that the baselines' times let expect."""
+    return expected_space(model.graph, found, terms(run, model.graph, losses, found.matches), single.ms)
 
 
 def search_skipped(
@@ -151,10 +145,12 @@ def measured_costs(
     return replace(costs, space=space.costing(space.cost.for_sessions(sessions)))
 
 
-def implied_costs(run: RunContext, likely: Expected) -> MeasuredCosts:
-    """The costs of a run without a search: those that it expects."""
-    assert likely.space is not None, "a mixture of that space suffices"
-    return expected_costs(run, replace(likely.space, policy=run.config.policy))
+def implied_costs(
+    run: RunContext, model: SearchableModel, found: Matches, losses: Precision, single: NormalisedBaselines
+) -> MeasuredCosts:
+    """The costs of a run without a search: those that were expected of its mixtures."""
+    space = _expected_space(run, model, found, losses, single)
+    return expected_costs(run, replace(space, policy=run.config.policy))
 
 
 def seeds(
@@ -169,52 +165,19 @@ def seeds(
     return transferred.known.seeds(costs.space, made) if transferred.known else made
 
 
+def first_evaluated(costs: MeasuredCosts, mixtures: EarlyMixtures) -> FirstEvaluated:
+    return FirstEvaluated(in_space(mixtures.mixtures, costs.space))
+
+
 def searched(
-    run: RunContext,
-    file: PreparedModel,
     model: SearchableModel,
     tuned: Tuning,
     costs: MeasuredCosts,
     first: Seeds,
-    single: Baselines,
-    normalised: NormalisedBaselines,
-    mixtures: EarlyMixtures,
-    best: BestSoFar,
+    record: SearchRecord,
+    single: NormalisedBaselines,
 ) -> Searched:
-    """What the search measured, continued from its checkpoint."""
-    known = in_space(mixtures.mixtures, costs.space)
-    record = evolve(run, costs.space, first, file, single, best, known)
-    return Searched(model, tuned.tuned, costs, first, record, normalised.ms)
-
-
-def not_searched(
-    run: RunContext,
-    file: PreparedModel,
-    model: SearchableModel,
-    costs: MeasuredCosts,
-    first: Seeds,
-    single: Baselines,
-    normalised: NormalisedBaselines,
-    mixtures: EarlyMixtures,
-) -> Searched:
-    """What a run without a search measured: its mixtures."""
-    known = in_space(mixtures.mixtures, costs.space)
-    record = skipped_search(run, costs.space, file, single, known)
-    return Searched(model, (), costs, first, record, normalised.ms)
-
-
-def recalled(
-    run: RunContext,
-    file: PreparedModel,
-    model: SearchableModel,
-    tuned: Tuning,
-    costs: MeasuredCosts,
-    first: Seeds,
-    normalised: NormalisedBaselines,
-) -> Searched:
-    """What an earlier process of the run measured. Nothing is measured."""
-    record = recorded_search(costs.space, run.directory, fingerprint_of(run, costs.space, file))
-    return Searched(model, tuned.tuned, costs, first, record, normalised.ms)
+    return Searched(model, tuned.tuned, costs, first, record, single.ms)
 
 
 PLAN = Plan(
@@ -229,7 +192,6 @@ PLAN = Plan(
         Row(find_matches, (), "work/matches.json"),
         Row(transfer),
         Row(precision, (Stage.SENSITIVITIES,), "work/shares.json", "accuracy.seconds"),
-        Row(expected),
         Row(early, (Stage.FAMILIES, Stage.EARLY), "work/early_mixtures.json"),
         Row(search_skipped, (), "work/search_skipped.json"),
         Row(tune_backends, (Stage.COSTS_BEFORE_TUNING, Stage.TUNE_KERNELS), "work/tuning.json"),
@@ -240,7 +202,9 @@ PLAN = Plan(
             "costs.seconds",
         ),
         Row(seeds),
-        Row(searched, (Stage.SEARCH, Stage.TUNE_SEARCH), "checkpoint.json", "search.seconds"),
+        Row(first_evaluated),
+        Row(evolve, (Stage.SEARCH, Stage.TUNE_SEARCH), "checkpoint.json", "search.seconds"),
+        Row(searched),
         Row(
             compared,
             (Stage.BUDGET_LEVELS, Stage.COMPILE, Stage.FINAL, Stage.HELD_OUT, Stage.VERIFY, Stage.OTHER_SPEED),
@@ -250,10 +214,10 @@ PLAN = Plan(
     )
 )
 """All records of a run, in the order in which it makes them; each row needs records of rows before it only."""
-WITHOUT_SEARCH = PLAN.replacing(Row(implied_costs, (), "work/costs.json"), Row(not_searched, (), "checkpoint.json"))
+WITHOUT_SEARCH = PLAN.replacing(Row(implied_costs, (), "work/costs.json"), Row(skipped_search, (), "checkpoint.json"))
 """Nothing is measured but what the mixtures need: costs are those that they were expected at."""
 
 
 def picking(skipped: bool) -> Plan:
     """The plan that reads the search of a run that ended, and whether it ``skipped`` that."""
-    return (WITHOUT_SEARCH if skipped else PLAN).replacing(Row(recalled, (), "checkpoint.json"))
+    return (WITHOUT_SEARCH if skipped else PLAN).replacing(Row(recalled_search, (), "checkpoint.json"))

@@ -31,6 +31,10 @@ from collage_evo.search.evolution.seeds import Seeds
 from collage_evo.search.evolution.state import Evaluated, SearchState, new_state
 
 
+class FirstEvaluated(dict[str, Evaluated]):
+    """What was measured before the search began, by key."""
+
+
 @dataclass(frozen=True)
 class SearchRecord:
     """Result of the search: placements that ran, the likely fastest first, and its final state.

@@ -28,7 +28,6 @@ from collage_evo.errors import (
     SystemRefuses,
 )
 from collage_evo.genome.outcome import Outcome
-from collage_evo.genome.space import SearchSpace
 from collage_evo.graph.load.inputs import random_inputs
 from collage_evo.graph.prepare import PreparedModel, SearchableModel
 from collage_evo.models.builder import Builder
@@ -282,20 +281,20 @@ def test_the_answer_so_far_is_compared_if_a_later_stage_fails(
 ) -> None:
     """A placement that the search announced, before it failed, or before its candidates could not be compiled."""
 
-    def announces(run: RunContext, space: SearchSpace, *args: Any) -> SearchRecord:
-        record, best = evolve(run, space, *args), args[3]
-        with measuring(run, record.ranked[0], args[2]) as evaluator:
-            best.offers(evaluator, space)(record.ranked[0], Outcome(1e-6, error=0.0))
+    @functools.wraps(evolve)
+    def announces(*needs: Any) -> SearchRecord:
+        record, (run, costs, _, _, baselines, best, _) = evolve(*needs), needs
+        with measuring(run, record.ranked[0], baselines) as evaluator:
+            best.offers(evaluator, costs.space)(record.ranked[0], Outcome(1e-6, error=0.0))
             best.finish()
         if not searched:
             raise ValueError("on purpose")
         return record
 
-    monkeypatch.setattr("collage_evo.run.plan.evolve", announces)
     if searched:
         failing(monkeypatch, "CompiledCandidates.compile", InputError("no placement could be compiled"))
     config, run = config_of(tmp_path), tmp_path / "run"
-    found = run_in(run, start_run(run, config))
+    found = run_in(run, start_run(run, config), plan=PLAN.replacing(Row(announces)))
     assert found.candidate_speedup.rounds, "it was compared"
     assert (found.search is not None) == searched
     assert found.not_searched == ("" if searched else "ValueError: on purpose")

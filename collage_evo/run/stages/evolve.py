@@ -11,6 +11,7 @@ from pathlib import Path
 from collage_evo.answer.baselines import Baseline, best_single
 from collage_evo.backends.registry import get_backend
 from collage_evo.config import Settings
+from collage_evo.costs.saved_costs import MeasuredCosts
 from collage_evo.fitness.machine import PlacementEvaluator, ReferenceArtifact, Rule
 from collage_evo.genome.encoding import decode
 from collage_evo.genome.failure import Fault
@@ -25,7 +26,8 @@ from collage_evo.run.budget import Pace, most_seconds, search_budget
 from collage_evo.run.context import RunContext
 from collage_evo.run.directory import reopen_run, save_config, target_of
 from collage_evo.run.objectives import front_bounds, search_bounds
-from collage_evo.run.search import SearchRecord, run_search
+from collage_evo.run.search import FirstEvaluated, SearchRecord, recorded_search, run_search
+from collage_evo.run.stages.baselines import Baselines
 from collage_evo.search.evolution import checkpoint
 from collage_evo.search.evolution.checkpoint import Fingerprint
 from collage_evo.search.evolution.ranking import ranked
@@ -35,21 +37,20 @@ from collage_evo.search.evolution.state import Evaluated, SearchState, new_state
 
 def evolve(
     run: RunContext,
-    space: SearchSpace,
+    costs: MeasuredCosts,
     seeds: Seeds,
     model: PreparedModel,
-    baselines: Sequence[Baseline],
+    baselines: Baselines,
     best: BestSoFar,
-    evaluated: Mapping[str, Evaluated],
+    evaluated: FirstEvaluated,
 ) -> SearchRecord:
     """The genetic search on measured latency, and on error where matches differ in it; from the checkpoint if there
     is one.
 
     The reference is the best of ``baselines`` in float32, even if another is faster: otherwise the exact end of the
-    front would be given up. Placements that are faster than the ``best`` so far replace it at once. ``evaluated``:
-    earlier measurements, by key.
+    front would be given up. Placements that are faster than the ``best`` so far replace it at once.
     """
-    search = run.config.search
+    search, space = run.config.search, costs.space
     spent_s = time.monotonic() - run.begin
     pace = pace_of(run, baselines, len(evaluated))
     budget = search_budget(run.store, search, spent_s, run.seconds, most_seconds(run.config), pace)
@@ -75,16 +76,17 @@ def evolve(
 
 
 def skipped_search(
-    run: RunContext,
-    space: SearchSpace,
-    model: PreparedModel,
-    baselines: Sequence[Baseline],
-    evaluated: Mapping[str, Evaluated],
+    run: RunContext, costs: MeasuredCosts, model: PreparedModel, baselines: Baselines, evaluated: FirstEvaluated
 ) -> SearchRecord:
     """The record of a search that measured nothing more than ``evaluated``, saved as its checkpoint."""
-    state = _start(run, space, baselines, evaluated)
-    checkpoint.save(run.directory, state, fingerprint_of(run, space, model))
-    return SearchRecord(ranked(state, space), state)
+    state = _start(run, costs.space, baselines, evaluated)
+    checkpoint.save(run.directory, state, fingerprint_of(run, costs.space, model))
+    return SearchRecord(ranked(state, costs.space), state)
+
+
+def recalled_search(run: RunContext, costs: MeasuredCosts, model: PreparedModel) -> SearchRecord:
+    """What an earlier process of the run measured. Nothing is measured."""
+    return recorded_search(costs.space, run.directory, fingerprint_of(run, costs.space, model))
 
 
 def pace_of(run: RunContext, baselines: Sequence[Baseline], early: int) -> Pace:
