@@ -211,17 +211,19 @@ DONE = Measured((1.0,), 0.0, 0.0)
 
 @pytest.mark.parametrize(("message", "right"), [(Waits(), True), (Inherits("key"), False)])
 def test_a_measuring_process_that_waits_its_turn_does_not_hang(message: Message, right: bool) -> None:
-    now = [0.0]
+    now, ended = [0.0], threading.Event()
 
     def lines() -> Iterator[str]:
         for _ in range(3):
             now[0] += 50.0
             yield f"{to_json(message, Message)}\n"
             time.sleep(0.3)  # a look
-        if right:
-            yield f"{to_json(DONE, Message)}\n"
+        if not right:
+            ended.wait(LONG_S)
+        yield f"{to_json(DONE, Message)}\n"
 
     found = answered(os.getpid(), lambda: now[0], lines())
+    ended.set()
     assert found == DONE if right else isinstance(found, Failure) and found.fault is Fault.HANG
 
 
