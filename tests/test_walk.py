@@ -106,9 +106,8 @@ def test_the_way_of_a_run_to_its_first_measurement_is_short(tmp_path: Path, monk
 
     monkeypatch.setattr(PooledMachine, "exclusive", measures)
     onnx.save(chain(1), tmp_path / "m.onnx")
-    monkeypatch.setattr("sys.argv", ["collage_evo", "run", str(tmp_path / "m.onnx"), "--out", str(tmp_path / "run")])
     with pytest.raises(SystemExit):
-        cli.main()
+        cli.main(["run", str(tmp_path / "m.onnx"), "--out", str(tmp_path / "run")])
     (functions,) = stacks
     assert functions[-1] == ("measure_baselines", "answer/baselines.py")
     assert len(functions) <= 14

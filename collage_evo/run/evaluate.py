@@ -52,9 +52,7 @@ def open_records(
         backends = chosen_backends(config)
         config, warm = begin_like(config, reporter, file)
         with open_run(config, directory, reporter, file) as (run, model):
-            yield Records(
-                plan, {RunContext: run, PreparedModel: model, Backends: backends, WarmStart: warm}
-            )
+            yield Records(plan, {RunContext: run, PreparedModel: model, Backends: backends, WarmStart: warm})
 
 
 def result_of(config: Config, directory: Path, reporter: Reporter, plan: Plan = PLAN) -> Result:
@@ -76,9 +74,7 @@ def on_threads_that_pay(records: Records) -> Records:
     run = run.on_threads(decided.used)
     backends = chosen_backends(run.config)
     model, warm = records[PreparedModel], records[WarmStart]
-    return Records(
-        records.plan, {RunContext: run, PreparedModel: model, Backends: backends, WarmStart: warm}
-    )
+    return Records(records.plan, {RunContext: run, PreparedModel: model, Backends: backends, WarmStart: warm})
 
 
 def planned(records: Records) -> Records:

@@ -123,10 +123,9 @@ def test_a_run_skips_its_search_where_an_early_mixture_suffices_and_resumed_it_s
     assert second.cost_model is not None
 
 
-def command(monkeypatch: pytest.MonkeyPatch, *words: str) -> None:
-    monkeypatch.setattr("sys.argv", ["collage_evo", *words])
+def command(*words: str) -> None:
     with pytest.raises(SystemExit) as ended:
-        cli.main()
+        cli.main(words)
     assert ended.value.code == 0
 
 
@@ -139,10 +138,10 @@ def test_a_model_s_file_is_parsed_once_whoever_looks_into_it(tmp_path: Path, mon
     monkeypatch.setattr("collage_evo.cli.answers.print_answer", lambda *_: None)
     said = options({**QUICK, "cache.dir": str(tmp_path / "cache")})
     with files_parsed(model) as parsed:
-        command(monkeypatch, "run", str(model), "--shapes", "[2, 4]", "--data", str(data), "--out", str(run), *said)
+        command("run", str(model), "--shapes", "[2, 4]", "--data", str(data), "--out", str(run), *said)
         assert len(parsed) == 1
     with files_parsed(model) as parsed:
-        command(monkeypatch, "resume", str(run))
+        command("resume", str(run))
         assert len(parsed) == 1
 
 
