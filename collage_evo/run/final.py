@@ -60,8 +60,7 @@ def with_mixtures(
         searched: earlier measurements.
         budget: the largest error of mixtures on samples of the search.
     """
-    space = searched.costs.space
-    baseline_ms = searched.baseline_ms
+    space, baseline_ms = searched.costs.space, searched.baseline_ms
     record = with_mixtures_for_budget(run, space, searched.record, single, budget, baseline_ms)
     if record is not searched.record:
         fingerprint = fingerprint_of(run, space, model)

@@ -20,8 +20,9 @@ class Row:
     Attributes:
         make: the function, or a class of records.
         stages: that it reports, if there is no such record yet.
-        stored: files of the record in the run directory, which a resumed run reads; none if it is made again.
-        bound: configuration key of the seconds that it takes at most.
+        stored: file of the record in the run directory, where the function writes and reads it; none if it is made
+            again by each process.
+        bound: configuration key of the seconds that it takes at most, by which the function ends.
     """
 
     make: Callable[..., object]
