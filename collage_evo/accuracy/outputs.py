@@ -67,7 +67,8 @@ def usually_decides(array: np.ndarray) -> bool:
     if not has_classes(array):
         return False
     length = float(np.linalg.norm(array.astype(np.float64)))
-    return is_distribution(array) or (is_vector(array) and abs(length - 1.0) >= 1e-2)
+    unit = abs(length - 1.0) < 1e-2  # a length that is NaN is none
+    return is_distribution(array) or (is_vector(array) and not unit)
 
 
 def is_embedding(array: np.ndarray) -> bool:

@@ -134,6 +134,7 @@ UNIT /= np.linalg.norm(UNIT)
         (UNIT, None, ["cosine"]),
         (one_hot(0, 1, 2), None, ["agreement", "text"]),
         (RNG.standard_normal((1, 3, 32, 32)), None, ["psnr"]),
+        (np.append(10 * RNG.standard_normal((1, 19)), [[np.nan]], axis=1), None, ["agreement", "cosine"]),
         (RNG.standard_normal((1, 1)), None, []),
         (RNG.standard_normal((50, 4)), None, []),
     ],
