@@ -25,10 +25,10 @@ class Row(NamedTuple):
 class CostDatabase:
     """Answers by key, in a file to which each is appended: a kill at any moment loses at most the one being written.
 
-    A line that cannot be read is reported once, and what it held is measured again.
+    Lines that cannot be read are counted in one warning, and what they held is measured again.
 
     Raises:
-        DamagedFile: the file cannot be used at all.
+        DamagedFile: the file cannot be read at all.
     """
 
     def __init__(self, path: Path) -> None:
@@ -52,7 +52,14 @@ class CostDatabase:
         return self._answers.get(key)
 
     def put(self, key: str, answer: Measured | Failure) -> None:
-        """Store an answer; it replaces an older one."""
+        """Store an answer; it replaces an older one.
+
+        Raises:
+            OSError: it could not be written; the error names the file.
+        """
         self._answers[key] = answer
-        with self._path.open("a") as file:
-            file.write(f"\n{to_json(Row(key, answer), Row)}")  # behind whatever a kill left of the line before
+        try:
+            with self._path.open("a") as file:
+                file.write(f"\n{to_json(Row(key, answer), Row)}")  # behind whatever a kill left of the line before
+        except OSError as error:
+            raise OSError(error.errno, error.strerror, str(self._path)) from error  # a write error names no file

@@ -1,5 +1,6 @@
 """Costs outlive the process that measured them, and are never misread."""
 
+import errno
 import os
 from pathlib import Path
 
@@ -62,3 +63,13 @@ def test_what_is_no_file_is_named(tmp_path: Path) -> None:
     for path in (tmp_path, tmp_path / "pipe"):
         with pytest.raises(InputError, match=rf"{path} .*move it away"):
             CostDatabase(path)
+
+
+@pytest.mark.skipif(not Path("/dev/full").exists(), reason="needs /dev/full")
+def test_an_answer_for_which_there_is_no_room_is_an_error_with_the_file_s_name(tmp_path: Path) -> None:
+    path = tmp_path / "costs.jsonl"
+    database = CostDatabase(path)
+    path.symlink_to("/dev/full")
+    with pytest.raises(OSError, match=str(path)) as refused:
+        database.put("timed", ANSWERS["timed"])
+    assert refused.value.errno == errno.ENOSPC
