@@ -23,9 +23,8 @@ from tests.fitness.helpers import until
 
 HOLD_CORE = """
 import sys, time
-from collage_evo.hardware.private import SHARED, machine_directory
+from collage_evo.hardware.private import machine_directory
 from collage_evo.hardware.slots import acquire_slot
-from tests.fitness.helpers import until
 slot = acquire_slot(((0,),), "process 42 (runs/other)")
 print("held", flush=True)
 time.sleep(600)
