@@ -33,8 +33,8 @@ class Policy:
     # fmt: off
     # Which libraries and precisions take part, by what each takes alone.
     single_give_up: float = _decides(
-        3.0, 1.01, 1000, "A single library this many times as slow as the best before it is timed no further, "
-        "and with its defaults takes no part in the final comparison",
+        3.0, 1.01, 1000, "A single library this many times as slow as the best before it is timed no further, its "
+        "kernels are not timed one by one, and with its defaults it takes no part in the final comparison",
         "Seen: programs beside it made a library up to twice as slow")
     threads_short_ms: float = _decides(
         1.0, 0, 1e6, "A model that the best baseline runs in this many ms on all threads is tried on fewer; 0: "
