@@ -25,7 +25,7 @@ from collage_evo.genome.failure import Failure, Fault
 from collage_evo.genome.outcome import Bounds, Outcome
 from collage_evo.hardware.processor import Processor, this_machine
 from collage_evo.hardware.target import Target
-from collage_evo.pruning import EARLIER_RUN, LONG_COMPILATION, SLOW_BASELINE, SLOW_VARIANTS, UNREACHABLE_PRECISION
+from collage_evo.pruning import LONG_COMPILATION, SLOW_BASELINE, SLOW_VARIANTS, UNREACHABLE_PRECISION
 from collage_evo.runtime.timing import TimingSettings
 
 USUAL = "onnxruntime"
@@ -74,7 +74,7 @@ def measure_baselines(
     timing: TimingSettings,
     on_done: Callable[[Sequence[Baseline]], None],
     seconds: float = math.inf,
-    far: Mapping[tuple[str, str], str] = MappingProxyType({}),
+    far: Mapping[tuple[str, str], Failure] = MappingProxyType({}),
 ) -> tuple[Baseline, ...]:
     """Measure every backend in each variant that the setting allows, each in a process of its own.
 
@@ -106,9 +106,7 @@ def measure_baselines(
             left_s = end - time.monotonic() if ends else math.inf
             if left_s <= (LONG_COMPILATION.number * best_ms / 1e3 if math.isfinite(best_ms) else 0.0):
                 why = _OVER
-            if reason := far.get((backend.name, variant.name)):
-                # It concerns this variant only, not the backend's other ones.
-                why = Failure(Fault.KNOWN, reason, rule=EARLIER_RUN.name)
+            why = far.get((backend.name, variant.name), why)  # of this variant only, not the backend's other ones
             if why is not None:
                 outcome = Outcome.unfit(why)
             else:

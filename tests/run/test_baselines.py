@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
 import onnx
 import pytest
 
-from collage_evo.answer.baselines import Baseline
+from collage_evo.answer.baselines import Baseline, read_baselines
+from collage_evo.backends.base import UNCHECKED
 from collage_evo.backends.registry import get_backend
 from collage_evo.errors import UnavailableError
 from collage_evo.fitness.jobs import Measured, PlacementJob
@@ -100,3 +102,16 @@ def test_a_variant_that_is_no_other_than_the_default_has_no_line(
     with pytest.raises(UnavailableError):
         stage.measure_baselines(run, model, backends, WarmStart(), best)
     assert any("ONNX Runtime in float32" in line for line in lines) == printed
+
+
+def test_who_cannot_be_checked_is_not_measured_and_no_other_run_decided_that(tmp_path: Path) -> None:
+    onnx.save(chain(1), tmp_path / "m.onnx")
+    run = fake_run(tmp_path, FakeMachine(lambda job: FAR), **{"model.source": str(tmp_path / "m.onnx")})
+    model = replace(run_once(run.config, model_file(run.config), ()), unchecked=("If",))
+    backends = Backends(map(get_backend, ("onnxruntime", "openvino")))
+    best = BestSoFar(run, fall_back(run, model, backends))
+    with pytest.raises(UnavailableError):
+        stage.measure_baselines(run, model, backends, WarmStart(), best)
+    recorded = read_baselines(tmp_path / stage.RECORDED, tmp_path / stage.ARTIFACTS)
+    failed = {one.outcome.failure for one in recorded if one.backend == "openvino"}
+    assert failed == {Failure(Fault.KNOWN, UNCHECKED)}

@@ -22,10 +22,11 @@ from collage_evo.backends.base import UNCHECKED
 from collage_evo.backends.registry import get_backend
 from collage_evo.backends.select import whole_variants
 from collage_evo.genome.cost_model import Engine
-from collage_evo.genome.failure import Fault
+from collage_evo.genome.failure import Failure, Fault
 from collage_evo.graph.ir.graph import Graph, Node
 from collage_evo.graph.prepare import PreparedModel, SearchableModel
 from collage_evo.patterns.match import Placement, Region
+from collage_evo.pruning import EARLIER_RUN
 from collage_evo.report.stage import Stage
 from collage_evo.report.words import describe_failure, format_engine, format_ms, format_number
 from collage_evo.run.best_so_far import BestSoFar
@@ -69,10 +70,11 @@ def measure_baselines(
     """
     if run.config.search.objective == "throughput":
         run.reporter.log(f"times are the machine's for a run, with {run.machine.sessions} session(s) at once")
-    far = dict(warm.far)
+    far = {engine: Failure(Fault.KNOWN, why, rule=EARLIER_RUN.name) for engine, why in warm.far.items()}
     if model.unchecked:
         others = (backend for backend in backends if not backend.gives_reference)
-        far |= {(one.name, variant.name): UNCHECKED for one in others for variant in one.variants}
+        unchecked = Failure(Fault.KNOWN, UNCHECKED)
+        far |= {(one.name, variant.name): unchecked for one in others for variant in one.variants}
     measured = Baselines(_recorded(run, backends) or _measured(run, backends, best, far))
     best_single(measured, run.limits.budget)  # without one there is no run
     best.offer_baselines(measured)
@@ -103,7 +105,7 @@ def _variants(run: RunContext, backends: Backends) -> dict[str, int]:
 
 
 def _measured(
-    run: RunContext, backends: Backends, best: BestSoFar, far: Mapping[Engine, str]
+    run: RunContext, backends: Backends, best: BestSoFar, far: Mapping[Engine, Failure]
 ) -> Sequence[Baseline]:
     with run.stage(Stage.BASELINES, sum(_variants(run, backends).values())):
         timing, chosen = run.config.fitness.timing.settings(), run.config.backends
