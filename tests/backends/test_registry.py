@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import importlib.metadata
+from collections.abc import Iterator
 from pathlib import Path
 
 import onnx
@@ -116,8 +118,25 @@ def test_a_broken_plugin_is_a_reason_in_the_list_and_an_error_by_name(
         get_backend("broken")
 
 
+@pytest.fixture
+def nothing_installed(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
+    """Only this package is found; backends look for theirs anew, here and afterwards."""
+    find = importlib.metadata.distribution
+
+    def missing(distribution: str) -> importlib.metadata.Distribution:
+        if distribution == "collage-evo":
+            return find(distribution)
+        raise importlib.metadata.PackageNotFoundError(distribution)
+
+    probe_distribution.cache_clear()
+    monkeypatch.setattr(importlib.metadata, "distribution", missing)
+    yield
+    probe_distribution.cache_clear()
+
+
+@pytest.mark.usefixtures("nothing_installed")
 @pytest.mark.parametrize("name", ["ncnn", "onnxruntime", "openvino", "tvm"])
 def test_a_missing_package_is_reported_with_the_command_that_installs_it(name: str) -> None:
-    probe = probe_distribution("no-such-package", get_backend(name).extra)
+    probe = get_backend(name).probe()
     assert (probe.available, "pip install" in probe.reason) == (False, True)
     assert "collage-evo[" not in probe.reason, "it is on no index"
