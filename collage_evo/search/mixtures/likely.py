@@ -93,8 +93,8 @@ def unsettled(
     """The families of which another mixture may be the fastest within ``bounds``.
 
     They are those ``asked`` for of which none was measured, those of which one erred too much to be timed, and the
-    fast ones: the next is slower than one that exceeded the bounds, and may be ``near`` times as fast as one that
-    leaves room there.
+    fast ones: the next is slower than one that exceeded the bounds, and may be as many times as fast as one that
+    leaves room there as ``SLOW_FAMILY`` says.
     """
     lower = {objective: LITTLE_ROOM.number * bound for objective, bound in bounds.items()}
     over, within, settled = dict[Engine, float](), dict[Engine, float](), set[Engine]()
