@@ -9,7 +9,7 @@ import numpy as np
 import onnx
 import pytest
 
-from collage_evo.answer.baselines import Baseline, read_baselines
+from collage_evo.answer.baselines import Baseline, read_baselines, write_baselines
 from collage_evo.backends.base import UNCHECKED
 from collage_evo.backends.registry import get_backend
 from collage_evo.errors import UnavailableError
@@ -115,3 +115,17 @@ def test_who_cannot_be_checked_is_not_measured_and_no_other_run_decided_that(tmp
     recorded = read_baselines(tmp_path / stage.RECORDED, tmp_path / stage.ARTIFACTS)
     failed = {one.outcome.failure for one in recorded if one.backend == "openvino"}
     assert failed == {Failure(Fault.KNOWN, UNCHECKED)}
+
+
+@pytest.mark.parametrize(("recorded", "again"), [("onnxruntime", False), ("openvino", True)])
+def test_recorded_baselines_of_other_backends_are_measured_again(recorded: str, again: bool, tmp_path: Path) -> None:
+    onnx.save(chain(1), tmp_path / "m.onnx")
+    machine = FakeMachine(lambda job: FAR)
+    run = fake_run(tmp_path, machine, **{"model.source": str(tmp_path / "m.onnx")})
+    model, backends = run_once(run.config, model_file(run.config), ()), Backends((get_backend("onnxruntime"),))
+    single = Baseline(recorded, recorded, "default", Path("a"), Outcome.unfit(FAR), run.setting.target.digest)
+    write_baselines(tmp_path / stage.RECORDED, [single])
+    best = BestSoFar(run, fall_back(run, model, backends))
+    with pytest.raises(UnavailableError):
+        stage.measure_baselines(run, model, backends, WarmStart(), best)
+    assert bool(machine.jobs) == again
