@@ -27,6 +27,7 @@ from collage_evo.graph.reference.distance import Error
 from collage_evo.graph.reference.noise import Noise
 from collage_evo.graph.reference.reference import Reference
 from collage_evo.patterns.match import Region
+from collage_evo.pruning import SLOW_JUDGING
 from collage_evo.runtime.manifest import computes_exactly
 from collage_evo.runtime.session import Session
 from tests.fitness.helpers import TIMING, make_setting
@@ -166,7 +167,7 @@ def test_who_takes_too_long_over_a_part_of_the_samples_is_not_asked_for_all(sett
     judge = Judge(replace(setting, metric=f"{Path(setting.work) / 'metric.py'}:closeness"), clock, clock)
     late = judge.roughly(cast(Session, Given(judge)), False)
     assert isinstance(late, Failure), late
-    assert late.fault is Fault.FAR_BEHIND
+    assert (late.fault, late.rule) == (Fault.FAR_BEHIND, SLOW_JUDGING.name)
 
 
 @pytest.mark.parametrize(("each_s", "late"), [(10.0, False), (20.0, True)])
