@@ -146,6 +146,9 @@ def test_sites_that_overlap_lie_outside_or_are_of_no_rewrite_are_refused() -> No
     ]:
         with pytest.raises(InputError, match=words):
             write_rewrites(GRAPH, nodes, sites)
+    rewriting_key(GRAPH, GRAPH.all_nodes, SITES)  # the next key knows the replacement already
+    with pytest.raises(InputError, match="not in the region"):
+        rewriting_key(GRAPH, site & (site - 1), SITES[:1])
 
 
 def test_operators_that_would_wait_for_each_other_are_refused(offer: Offer) -> None:
