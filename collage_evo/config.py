@@ -29,7 +29,9 @@ from collage_evo.effort import USUAL, Effort, with_effort
 from collage_evo.errors import ConfigError, InputError
 from collage_evo.files import reading
 from collage_evo.genome.settings import GaSettings
+from collage_evo.hardware.accelerator import devices
 from collage_evo.hardware.levels import LEVELS
+from collage_evo.hardware.target import CPU
 from collage_evo.policy import Policy
 from collage_evo.runtime.timing import TimingSettings
 from collage_evo.yaml_values import Overrides, Refused, load_yaml, overridden
@@ -117,8 +119,16 @@ def _known_level(level: str | None) -> str | None:
     return level
 
 
+def _known_device(device: str) -> str:
+    if device not in (known := (CPU, *devices())):
+        raise ValueError(f"no plug-in serves {device}: take {' or '.join(known)}, or install the plug-in that does")
+    return device
+
+
 class TargetConfig(Section):
-    device: Literal["cpu", "cuda"] = Field("cpu", description="Device that latency is measured on.")
+    device: Annotated[str, AfterValidator(_known_device)] = Field(
+        CPU, description="Device that latency is measured on."
+    )
     threads: PositiveInt = Field(
         1,
         description="Threads that a placement may use. More: faster runs, as far as there are cores; fewer sessions "

@@ -64,6 +64,11 @@ class Accelerator(ABC):
         """Its part of the conformance suite, a :class:`collage_evo.testing.buffers.Harness`."""
 
 
+def devices() -> tuple[str, ...]:
+    """Names of the devices that installed plug-ins serve, and of those that plug-ins of this project would."""
+    return tuple(dict.fromkeys([*_INSTALL, *sorted(entry_points(group=GROUP).names)]))
+
+
 @cache
 def accelerator_of(device: str) -> Accelerator:
     """The accelerator that a target's ``device`` names.
