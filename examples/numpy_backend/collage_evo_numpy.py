@@ -12,6 +12,7 @@ import numpy as np
 
 from collage_evo.backends.base import YES, Backend, BuildFailure, Built, Executable, Probe, Support, Target, no
 from collage_evo.backends.variants import Variant
+from collage_evo.graph.ir.values import write_arrays
 
 if TYPE_CHECKING:
     import onnx
@@ -84,7 +85,7 @@ class NumpyBackend(Backend):
         outputs = [value.name for value in model.graph.output]
         if not {made for _, _, made in steps}.issuperset(outputs):
             return BuildFailure("numpy: an output is an input or a constant")
-        np.savez(workdir / _CONSTANTS, **constants)
+        write_arrays(workdir / _CONSTANTS, constants)
         (workdir / _PROGRAM).write_text(json.dumps({"inputs": inputs, "outputs": outputs, "steps": steps}))
         return Built((_PROGRAM, _CONSTANTS))
 

@@ -48,6 +48,11 @@ def add_itself(b: Builder) -> str:
     return b.op("Add", x, x)
 
 
+@case
+def add_a_constant_called_file(b: Builder) -> str:
+    return b.op("Add", image(b), b.const(weight(8, 1, 1), "file"))
+
+
 one("add_one_element_plane", "Add", Given((1, 8, 1, 1)), Given((1, 8, 1, 1), "y"))
 one("sub", "Sub", X, Y, behind_conv=True)
 one("mul", "Mul", X, Y)

@@ -13,6 +13,7 @@ from collage_evo.codec import to_json
 from collage_evo.errors import CollageError, InputError
 from collage_evo.files import BUILD_ANEW, read_json, reading
 from collage_evo.graph.ir.memory import Lifetime, MemoryPlan, place, plan_memory
+from collage_evo.graph.ir.values import write_arrays
 from collage_evo_cuda.cudnn.emit import compiled, handle_on, uids
 from collage_evo_cuda.cudnn.plan import Plan
 from collage_evo_cuda.device import DeviceArray
@@ -41,7 +42,7 @@ def write(plan: Plan, weights: Mapping[str, np.ndarray], workdir: Path) -> tuple
         if np.abs(value).max(initial=0.0, where=np.isfinite(value)) > _LARGEST.get(buffer.dtype, np.inf):
             raise CollageError(f"a weight is too large for {buffer.dtype}")
         stored[buffer.name] = _rounded(value, buffer.dtype)
-    np.savez(workdir / WEIGHTS, **stored)
+    write_arrays(workdir / WEIGHTS, stored)
     return PLAN, WEIGHTS
 
 
