@@ -29,6 +29,8 @@ EXPECTED_REFUSALS = {
 """What each backend declines. Anything else must be taken: a refusal too many is a speed-up lost unseen."""
 
 
+# Its fixture compiles hundreds of pieces: 15 to 90 s alone, more than the usual 300 s beside busy processes.
+@pytest.mark.timeout(1200)
 @pytest.mark.slow
 @pytest.mark.parametrize("name", BACKENDS, scope="class")
 class TestConformance(BackendConformance):
