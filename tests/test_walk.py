@@ -17,7 +17,7 @@ import collage_evo
 from collage_evo import cli
 from collage_evo.errors import InputError
 from collage_evo.fitness.builders import Builders
-from collage_evo.fitness.evaluate import MeasuredEvaluator, ReferenceArtifact, Rule
+from collage_evo.fitness.evaluate import MeasuredEvaluator, ReferenceArtifact, TimingRule
 from collage_evo.fitness.jobs import WholeJob
 from collage_evo.fitness.machine import PooledMachine
 from collage_evo.fitness.pool import WorkerPool
@@ -85,7 +85,7 @@ def test_the_way_of_a_placement_is_short_and_documented(tmp_path: Path, monkeypa
     placement = Placement((Region(1, "onnxruntime", "default"), Region(2, "onnxruntime", "default")))
     with Builders(pool) as builders:
         anchor = ReferenceArtifact(tmp_path / "whole.collage", float(np.median(baseline.answer.times_ms)))
-        (outcome,) = MeasuredEvaluator(pool, builders, Rule(TIMING, 1e9, anchor)).evaluate([placement])
+        (outcome,) = MeasuredEvaluator(pool, builders, TimingRule(TIMING, 1e9, anchor)).evaluate([placement])
     pool.close()
     assert outcome is not None
     assert outcome.ok, outcome.failure

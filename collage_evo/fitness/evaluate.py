@@ -32,7 +32,7 @@ class ReferenceArtifact:
 
 
 @dataclass(frozen=True)
-class Rule:
+class TimingRule:
     """How placements are timed.
 
     Attributes:
@@ -54,7 +54,7 @@ class MeasuredEvaluator:
 
     pool: WorkerPool
     builders: Builders
-    rule: Rule
+    rule: TimingRule
     best_ms: float = math.inf
     """The latency of the fastest placement so far that may be the answer, against which all others race."""
     on_measured: Callable[[Placement, Outcome], None] = lambda placement, outcome: None

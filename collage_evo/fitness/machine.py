@@ -20,7 +20,7 @@ from collage_evo.accuracy.limits import Limits
 from collage_evo.fitness.builders import Builders, build_job
 from collage_evo.fitness.evaluate import MeasuredEvaluator
 from collage_evo.fitness.evaluate import ReferenceArtifact as ReferenceArtifact
-from collage_evo.fitness.evaluate import Rule as Rule
+from collage_evo.fitness.evaluate import TimingRule as TimingRule
 from collage_evo.fitness.jobs import (
     A,
     ArtifactJob,
@@ -140,7 +140,7 @@ class Machine(Protocol):
         """Compiles and times regions."""
 
     def placements(
-        self, rule: Rule, agreed_on: Placement, margin: float, on_worker: OnWorker
+        self, rule: TimingRule, agreed_on: Placement, margin: float, on_worker: OnWorker
     ) -> AbstractContextManager[PlacementEvaluator]:
         """Times whole placements by ``rule``.
 
@@ -227,7 +227,7 @@ class PooledMachine:
 
     @contextlib.contextmanager
     def placements(
-        self, rule: Rule, agreed_on: Placement, margin: float, on_worker: OnWorker
+        self, rule: TimingRule, agreed_on: Placement, margin: float, on_worker: OnWorker
     ) -> Iterator[PlacementEvaluator]:
         job = PlacementJob(regions_of(agreed_on), rule.timing, math.inf)
         pool, asked = self.in_sessions(self.sessions).agreed(job, margin)
@@ -290,4 +290,4 @@ class _PooledRegions:
     ) -> list[Outcome | None]:
         self.build([build_job(region) for placement in placements for region in placement.regions])
         pool = self.machine.in_sessions(sessions)
-        return MeasuredEvaluator(pool, self.builders, Rule(timing)).evaluate(placements)
+        return MeasuredEvaluator(pool, self.builders, TimingRule(timing)).evaluate(placements)

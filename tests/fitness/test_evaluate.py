@@ -13,7 +13,7 @@ import pytest
 
 from collage_evo.errors import InputError, UnavailableError
 from collage_evo.fitness.builders import Builders, CompileAhead, build_job
-from collage_evo.fitness.evaluate import MeasuredEvaluator, ReferenceArtifact, Rule
+from collage_evo.fitness.evaluate import MeasuredEvaluator, ReferenceArtifact, TimingRule
 from collage_evo.fitness.jobs import BuildJob, Compiled, Measured, PlacementJob, Reply
 from collage_evo.fitness.worker_slot import LocalWorkers, PoolConfig
 from collage_evo.genome.failure import Failure, Fault
@@ -88,7 +88,7 @@ class Refusing(AtOnce):
 
 
 def evaluator(pool: Any, builders: Any = None, anchor: ReferenceArtifact | None = None) -> MeasuredEvaluator:
-    return MeasuredEvaluator(pool, builders or AtOnce(), Rule(TIMING, 100.0, anchor))
+    return MeasuredEvaluator(pool, builders or AtOnce(), TimingRule(TIMING, 100.0, anchor))
 
 
 def test_a_latency_is_as_measured_and_all_race_against_the_fastest_so_far() -> None:

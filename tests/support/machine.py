@@ -26,7 +26,7 @@ from collage_evo.fitness.jobs import (
     Written,
     regions_of,
 )
-from collage_evo.fitness.machine import OnWorker, PlacementEvaluator, Process, Regions, Rule
+from collage_evo.fitness.machine import OnWorker, PlacementEvaluator, Process, Regions, TimingRule
 from collage_evo.genome.failure import Failure, Fault
 from collage_evo.genome.outcome import Bounds, Outcome
 from collage_evo.hardware.target import Target
@@ -75,7 +75,7 @@ class FakeMachine:
 
     @contextlib.contextmanager
     def placements(
-        self, rule: Rule, agreed_on: Placement, margin: float, on_worker: OnWorker
+        self, rule: TimingRule, agreed_on: Placement, margin: float, on_worker: OnWorker
     ) -> Iterator[PlacementEvaluator]:
         yield FakeEvaluator(self, rule)
 
@@ -160,7 +160,7 @@ class FakeEvaluator:
     """Evaluator of a :class:`FakeMachine`."""
 
     machine: FakeMachine
-    rule: Rule
+    rule: TimingRule
     on_measured: Callable[[Placement, Outcome], None] = lambda placement, outcome: None
 
     @property

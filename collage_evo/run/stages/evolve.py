@@ -12,7 +12,7 @@ from collage_evo.answer.baselines import Baseline, best_single
 from collage_evo.backends.registry import get_backend
 from collage_evo.config import Settings
 from collage_evo.costs.saved_costs import MeasuredCosts
-from collage_evo.fitness.machine import PlacementEvaluator, ReferenceArtifact, Rule
+from collage_evo.fitness.machine import PlacementEvaluator, ReferenceArtifact, TimingRule
 from collage_evo.genome.encoding import decode
 from collage_evo.genome.failure import Fault
 from collage_evo.genome.settings import Budget, GaSettings
@@ -119,7 +119,7 @@ def measuring(
         left = "" if agrees else ", so it is left out"
         run.reporter.log(f"{worker} takes {format_ms(latency_ms)} ms for the same model{left}")
 
-    rule = Rule(
+    rule = TimingRule(
         run.config.fitness.timing.settings(),
         _give_up_ms(run, baselines),
         ReferenceArtifact(single.artifact.absolute(), single.outcome.latency_ms),
