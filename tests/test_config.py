@@ -124,7 +124,7 @@ BOMB = "a0: &a0 [1]\n" + "".join(f"a{k}: &a{k} [*a{k - 1}, *a{k - 1}]\n" for k i
         ("sweep: {space: &s [*s]}\n", "line 1: a value that contains itself"),
         (BOMB, "more than 100,000 values, by aliases of aliases"),
         ('output: {dir: "a\\0b"}\n', "line 1: a value with a NUL character"),
-        ("model: builtin:squeezenet\ntarget: {device: gpu}\n", "no plug-in serves gpu: take cpu or cuda"),
+        ("model: {source: builtin:squeezenet}\ntarget: {device: gpu}\n", "no plug-in serves gpu: take cpu or cuda"),
     ],
 )
 def test_values_that_no_configuration_has_are_refused_in_a_line(tmp_path: Path, text: str, why: str) -> None:
