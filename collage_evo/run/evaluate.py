@@ -19,13 +19,13 @@ from collage_evo.report.html import REPORT, write_html
 from collage_evo.report.progress import Reporter
 from collage_evo.report.result import SCHEMA, Result
 from collage_evo.run.at_work import at_work
-from collage_evo.run.best_so_far import BestSoFar
 from collage_evo.run.budget import SEARCH_SKIPPED, resume_search
 from collage_evo.run.context import RunContext
 from collage_evo.run.final import compared_so_far
 from collage_evo.run.machine import Backends, chosen_backends
 from collage_evo.run.open import open_run
 from collage_evo.run.plan import PLAN, WITHOUT_SEARCH, SearchSkipped
+from collage_evo.run.publisher import Publisher
 from collage_evo.run.records import Plan, Records, Row
 from collage_evo.run.samples import model_file
 from collage_evo.run.search import Found, NotSearched, Placed, Searched
@@ -138,7 +138,7 @@ def _search_if_resumed(run: RunContext) -> None:
 
 def _compare_what_is_left(records: Records, found: Found) -> Result:
     """The result of a comparison of the answer so far and the baselines. Raises as :func:`finish`."""
-    run, best, delivery = records[RunContext], records[BestSoFar], records[Delivery]
+    run, best, delivery = records[RunContext], records[Publisher], records[Delivery]
     if best.placed is None:
         recorded = run.attempt(lambda: recorded_placement(run, delivery.best), "the answer so far stays")
         best.placed = None if isinstance(recorded, Failure) else recorded

@@ -12,8 +12,8 @@ from collage_evo.graph.prepare import PreparedModel
 from collage_evo.report.finished import RESULT, write_result
 from collage_evo.report.html import REPORT, write_html
 from collage_evo.report.result import Result
-from collage_evo.run.best_so_far import BestSoFar
 from collage_evo.run.context import RunContext
+from collage_evo.run.publisher import Publisher
 from collage_evo.run.result import Ended
 from collage_evo.run.search import Found, Searched
 from collage_evo.run.stages.answer import answer_speeds, decide, deliver
@@ -40,7 +40,7 @@ def compared(run: RunContext, model: PreparedModel, single: Baselines, found: Fo
 
 
 def compared_so_far(
-    run: RunContext, model: PreparedModel, single: Baselines, found: Found, so_far: BestSoFar, delivery: Delivery
+    run: RunContext, model: PreparedModel, single: Baselines, found: Found, so_far: Publisher, delivery: Delivery
 ) -> Result:
     """The same, where no other placement races than the answer so far."""
     compiled = CompiledCandidates(run, found, partial(with_mixtures, run, model, single))

@@ -20,12 +20,12 @@ from collage_evo.genome.space import SearchSpace
 from collage_evo.graph.prepare import SearchableModel
 from collage_evo.report.finished import RESULT
 from collage_evo.report.stage import Stage
-from collage_evo.run.best_so_far import BestSoFar
 from collage_evo.run.budget import SEARCH_SKIPPED, exceeds_planned_time
 from collage_evo.run.context import RunContext
 from collage_evo.run.final import compared
 from collage_evo.run.machine import Backends
 from collage_evo.run.objectives import Precision, answer_bounds, search_bounds, terms
+from collage_evo.run.publisher import Publisher
 from collage_evo.run.records import Plan, Row
 from collage_evo.run.search import FirstEvaluated, Searched, SearchRecord
 from collage_evo.run.stages.baselines import (
@@ -83,7 +83,7 @@ def early(
     transferred: Transfer,
     single: Baselines,
     normalised: NormalisedBaselines,
-    best: BestSoFar,
+    best: Publisher,
 ) -> EarlyMixtures:
     """Likely mixtures of precisions, measured before the costs of a search that begins."""
     key = costs_key(model.graph, found, run.setting.target, run.config.policy)
@@ -183,7 +183,7 @@ def searched(
 PLAN = Plan(
     (
         Row(fall_back, (Stage.OTHER_SHAPES,), "fallbacks.json"),
-        Row(BestSoFar, stored="best.collage"),
+        Row(Publisher, stored="best.collage"),
         Row(measure_baselines, (Stage.BASELINES,), "baselines.json", "backends.seconds"),
         Row(threads_that_pay, (Stage.THREADS,), "work/threads.json"),
         Row(normalise, (Stage.NORMALISE,), "work/normalised.json"),

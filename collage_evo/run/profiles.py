@@ -24,10 +24,10 @@ from collage_evo.report.html import REPORT, write_overview
 from collage_evo.report.progress import Reporter
 from collage_evo.report.words import format_shapes, title
 from collage_evo.run.at_work import at_work
-from collage_evo.run.best_so_far import BestSoFar
 from collage_evo.run.deadline import part_of_time, seconds_left
 from collage_evo.run.directory import save_run, telling_to_resume
 from collage_evo.run.evaluate import finish, on_threads_that_pay, open_records
+from collage_evo.run.publisher import Publisher
 from collage_evo.run.samples import describe_batch, model_file, profiles_with_data, saved_profiles
 from collage_evo.run.stages.baselines import FALLBACK_ARTIFACTS, FALLBACKS, Baselines
 from collage_evo.run.store import Store
@@ -89,7 +89,7 @@ def _searched(config: Config, directory: Path, reporter: Reporter, parsed: Model
             _share_fallback(runs[0].directory, run.directory)
         reporter.log(f"profile {run.name}: {format_shapes(run.config.model.one_profile())}")
         with open_records(run.config, run.directory, reporter, file) as records:
-            records[BestSoFar].on_published = join
+            records[Publisher].on_published = join
             _ = records[Baselines]
     reporter.log(f"first answers of all profiles in {join()}")
     finished: list[Finished] = []
@@ -101,7 +101,7 @@ def _searched(config: Config, directory: Path, reporter: Reporter, parsed: Model
             contextlib.suppress(AnswerStays),
             open_records(run.config, run.directory, reporter, file) as records,
         ):
-            records[BestSoFar].on_published = join
+            records[Publisher].on_published = join
             finished.append(Finished(shapes, finish(records), run.directory))
         join()
     if len(finished) < len(runs):

@@ -21,7 +21,7 @@ from collage_evo.report.summary import LINES
 from collage_evo.run.directory import save_run
 from collage_evo.runtime.artifact import write_artifact
 from collage_evo.runtime.manifest import Profile
-from tests.run.test_best_so_far import Place
+from tests.run.test_publisher import Place
 from tests.runtime.helpers import TARGET, sums, whole
 from tests.support.results import result
 

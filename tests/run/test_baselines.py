@@ -22,9 +22,9 @@ from collage_evo.graph.ir.graph import Graph
 from collage_evo.graph.normalise.normalise import normalise
 from collage_evo.graph.prepare import SearchableModel
 from collage_evo.models.builder import Builder
-from collage_evo.run.best_so_far import BestSoFar
 from collage_evo.run.context import RunContext
 from collage_evo.run.machine import Backends
+from collage_evo.run.publisher import Publisher
 from collage_evo.run.samples import model_file
 from collage_evo.run.stages import baselines as stage
 from collage_evo.run.stages.baselines import Baselines, NormalisedBaselines, fall_back
@@ -97,7 +97,7 @@ def test_a_variant_that_is_no_other_than_the_default_has_no_line(
     run = fake_run(tmp_path, machine, lines, **{"model.source": str(tmp_path / "m.onnx")})
     model = run_once(run.config, model_file(run.config), ())
     backends = Backends((get_backend("onnxruntime"),))
-    best = BestSoFar(run, fall_back(run, model, backends))
+    best = Publisher(run, fall_back(run, model, backends))
     lines.clear()
     with pytest.raises(UnavailableError):
         stage.measure_baselines(run, model, backends, WarmStart(), best)
@@ -109,7 +109,7 @@ def test_who_cannot_be_checked_is_not_measured_and_no_other_run_decided_that(tmp
     run = fake_run(tmp_path, FakeMachine(lambda job: FAR), **{"model.source": str(tmp_path / "m.onnx")})
     model = replace(run_once(run.config, model_file(run.config), ()), unchecked=("If",))
     backends = Backends(map(get_backend, ("onnxruntime", "openvino")))
-    best = BestSoFar(run, fall_back(run, model, backends))
+    best = Publisher(run, fall_back(run, model, backends))
     with pytest.raises(UnavailableError):
         stage.measure_baselines(run, model, backends, WarmStart(), best)
     recorded = read_baselines(tmp_path / stage.RECORDED, tmp_path / stage.ARTIFACTS)
@@ -125,7 +125,7 @@ def test_recorded_baselines_of_other_backends_are_measured_again(recorded: str, 
     model, backends = run_once(run.config, model_file(run.config), ()), Backends((get_backend("onnxruntime"),))
     single = Baseline(recorded, recorded, "default", Path("a"), Outcome.unfit(FAR), run.setting.target.digest)
     write_baselines(tmp_path / stage.RECORDED, [single])
-    best = BestSoFar(run, fall_back(run, model, backends))
+    best = Publisher(run, fall_back(run, model, backends))
     with pytest.raises(UnavailableError):
         stage.measure_baselines(run, model, backends, WarmStart(), best)
     assert bool(machine.jobs) == again

@@ -35,11 +35,11 @@ from collage_evo.pruning import SMALL_GAIN
 from collage_evo.report.advice import advice
 from collage_evo.report.progress import LineReporter
 from collage_evo.report.result import Result
-from collage_evo.run.best_so_far import BestSoFar
 from collage_evo.run.context import RunContext
 from collage_evo.run.directory import start_run
 from collage_evo.run.evaluate import found_by, open_records, planned
 from collage_evo.run.plan import PLAN
+from collage_evo.run.publisher import Publisher
 from collage_evo.run.recorded import read_run
 from collage_evo.run.records import Plan, Row
 from collage_evo.run.search import NotSearched, Searched, SearchRecord
@@ -186,7 +186,7 @@ def begun(tmp_path_factory: pytest.TempPathFactory) -> tuple[Config, Path]:
     start_run(folder / "run", config)
 
     with open_records(config, folder / "run", LineReporter()) as records:
-        found, best, run = records[Searched], records[BestSoFar], records[RunContext]
+        found, best, run = records[Searched], records[Publisher], records[RunContext]
         placement, space = found.record.ranked[0], found.costs.space
         with measuring(run, placement, records[Baselines]) as evaluator:
             best.offers(evaluator, space)(placement, Outcome(1e-6, error=0.0))

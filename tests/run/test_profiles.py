@@ -21,8 +21,8 @@ from collage_evo.genome.outcome import Outcome
 from collage_evo.graph.load.files import save_model
 from collage_evo.report.progress import LineReporter
 from collage_evo.run import profiles as run_module
-from collage_evo.run.best_so_far import BestSoFar
 from collage_evo.run.deadline import deadline, seconds_left
+from collage_evo.run.publisher import Publisher
 from collage_evo.run.records import Plan, Records
 from collage_evo.run.samples import describe_batch, matching, model_file, profiles_of, saved_profiles
 from collage_evo.run.stages.baselines import Baselines
@@ -128,7 +128,7 @@ def replace_runs(monkeypatch: pytest.MonkeyPatch, on_opened: Callable[[Config, P
     @contextlib.contextmanager
     def open_records(config: Config, directory: Path, *others: object) -> Iterator[Records]:
         on_opened(config, directory)
-        yield Records(Plan(()), {BestSoFar: SimpleNamespace(), Baselines: None})
+        yield Records(Plan(()), {Publisher: SimpleNamespace(), Baselines: None})
 
     monkeypatch.setattr(run_module, "open_records", open_records)
     for step in ("on_threads_that_pay", "finish", "_join", "_write"):

@@ -31,11 +31,11 @@ from collage_evo.models.builder import Builder
 from collage_evo.patterns.match import Placement, Region
 from collage_evo.report.progress import LineReporter
 from collage_evo.report.stage import Stage
-from collage_evo.run.best_so_far import BestSoFar
 from collage_evo.run.budget import LEAST_S, Pace, exceeds_planned_time, search_budget
 from collage_evo.run.directory import start_run
 from collage_evo.run.machine import Backends
 from collage_evo.run.open import open_run
+from collage_evo.run.publisher import Publisher
 from collage_evo.run.stages import costs as stages_costs
 from collage_evo.run.stages.baselines import Baselines, NormalisedBaselines, fall_back, measure_baselines
 from collage_evo.run.stages.costs import tune_backends
@@ -242,7 +242,7 @@ def test_artifacts_that_were_changed_are_written_again_when_a_run_goes_on(tmp_pa
     reporter.log = reporter.lines.append
     backends = Backends((get_backend("onnxruntime"),))
     with open_run(parse_config(given, (), "test"), tmp_path / "run", reporter) as (run, model):
-        best = BestSoFar(run, fall_back(run, model, backends))
+        best = Publisher(run, fall_back(run, model, backends))
 
         def measured() -> Baselines:
             return measure_baselines(run, model, backends, WarmStart(), best)

@@ -29,9 +29,9 @@ from collage_evo.patterns.match import Placement, Region
 from collage_evo.pruning import EARLIER_RUN
 from collage_evo.report.stage import Stage
 from collage_evo.report.words import describe_failure, format_engine, format_ms, format_number
-from collage_evo.run.best_so_far import BestSoFar
 from collage_evo.run.context import RunContext
 from collage_evo.run.machine import Backends
+from collage_evo.run.publisher import Publisher
 from collage_evo.run.stages.costs import CUT_TIMING
 from collage_evo.run.stages.excluded_engines import known_ms
 from collage_evo.run.warm_start import WarmStart
@@ -59,7 +59,7 @@ class NormalisedBaselines(tuple[Baseline, ...]):
 
 
 def measure_baselines(
-    run: RunContext, model: PreparedModel, backends: Backends, warm: WarmStart, best: BestSoFar
+    run: RunContext, model: PreparedModel, backends: Backends, warm: WarmStart, best: Publisher
 ) -> Baselines:
     """Each single backend on the user's own model, saved in the run directory for a resumed run.
 
@@ -105,7 +105,7 @@ def _variants(run: RunContext, backends: Backends) -> dict[str, int]:
 
 
 def _measured(
-    run: RunContext, backends: Backends, best: BestSoFar, far: Mapping[Engine, Failure]
+    run: RunContext, backends: Backends, best: Publisher, far: Mapping[Engine, Failure]
 ) -> Sequence[Baseline]:
     with run.stage(Stage.BASELINES, sum(_variants(run, backends).values())):
         timing, chosen = run.config.fitness.timing.settings(), run.config.backends

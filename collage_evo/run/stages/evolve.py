@@ -21,11 +21,11 @@ from collage_evo.graph.prepare import PreparedModel
 from collage_evo.patterns.match import Placement
 from collage_evo.report.stage import Stage
 from collage_evo.report.words import format_ms
-from collage_evo.run.best_so_far import BestSoFar
 from collage_evo.run.budget import Pace, most_seconds, search_budget
 from collage_evo.run.context import RunContext
 from collage_evo.run.directory import reopen_run, save_config, target_of
 from collage_evo.run.objectives import front_bounds, search_bounds
+from collage_evo.run.publisher import Publisher
 from collage_evo.run.search import FirstEvaluated, SearchRecord, recorded_search, run_search
 from collage_evo.run.stages.baselines import Baselines
 from collage_evo.search.evolution import checkpoint
@@ -41,7 +41,7 @@ def evolve(
     seeds: Seeds,
     model: PreparedModel,
     baselines: Baselines,
-    best: BestSoFar,
+    best: Publisher,
     evaluated: FirstEvaluated,
 ) -> SearchRecord:
     """The genetic search on measured latency, and on error where matches differ in it; from the checkpoint if there

@@ -15,8 +15,8 @@ from collage_evo.genome.encoding import decode, encode
 from collage_evo.genome.space import SearchSpace
 from collage_evo.patterns.match import Match
 from collage_evo.report.stage import Stage
-from collage_evo.run.best_so_far import BestSoFar
 from collage_evo.run.context import RunContext
+from collage_evo.run.publisher import Publisher
 from collage_evo.run.search import SearchRecord
 from collage_evo.run.stages.costs import cost_meter
 from collage_evo.run.stages.evolve import measuring
@@ -47,7 +47,7 @@ def measure_early(
     space: SearchSpace,
     baselines: Sequence[Baseline],
     baseline_ms: Mapping[Engine, float],
-    best: BestSoFar,
+    best: Publisher,
 ) -> tuple[Mixture, ...]:
     """Measure the likeliest mixtures of precisions of near families, and publish what is the ``best`` so far.
 

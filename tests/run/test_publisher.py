@@ -17,7 +17,7 @@ from collage_evo.fitness.jobs import Written
 from collage_evo.genome.failure import Failure, Fault
 from collage_evo.genome.outcome import Outcome
 from collage_evo.patterns.match import Placement
-from collage_evo.run.best_so_far import BestSoFar
+from collage_evo.run.publisher import Publisher
 from collage_evo.runtime.artifact import load_artifact, write_artifact
 from collage_evo.runtime.manifest import Profile
 from collage_evo.runtime.program import Program
@@ -31,7 +31,7 @@ Waiting = dict[str, tuple[Path, Future[Written | Failure]]]
 
 
 class Place:
-    """A run directory in which :class:`BestSoFar` publishes; artifacts are written when the test says so."""
+    """A run directory in which :class:`Publisher` publishes; artifacts are written when the test says so."""
 
     def __init__(self, directory: Path) -> None:
         model = sums(2)
@@ -39,7 +39,7 @@ class Place:
         self.delivery = Delivery(directory, TARGET, signature_of(model), None)
         self.directory, self.lines = directory, list[str]()
         run = fake_run(directory, FakeMachine(lambda job: None, setting_of(limits=LIMIT)), self.lines)
-        self.best = BestSoFar(run, self.delivery)
+        self.best = Publisher(run, self.delivery)
         self.waiting: Waiting = {}
 
     def write(self, placement: Placement, artifact: Path) -> Future[Written | Failure]:

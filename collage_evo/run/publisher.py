@@ -32,7 +32,7 @@ from collage_evo.run.search import Placed
 from collage_evo.runtime.manifest import read_infos
 
 
-class BestSoFar:
+class Publisher:
     """Publishes answers of a run as they are found. Thread-safe.
 
     The answer of an earlier final comparison stays until the next one. ``on_published`` is called after each answer.
