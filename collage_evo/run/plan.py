@@ -83,7 +83,7 @@ def early(
     transferred: Transfer,
     single: Baselines,
     normalised: NormalisedBaselines,
-    best: Publisher,
+    publisher: Publisher,
 ) -> EarlyMixtures:
     """Likely mixtures of precisions, measured before the costs of a search that begins."""
     key = costs_key(model.graph, found, run.setting.target, run.config.policy)
@@ -96,7 +96,7 @@ def early(
         space = _expected_space(run, model, found, losses, normalised)
     except NotSearchable:
         return EarlyMixtures(key, ())
-    mixtures = measure_early(run, space, single, normalised.ms, best)
+    mixtures = measure_early(run, space, single, normalised.ms, publisher)
     return run.store.put(MIXTURES, EarlyMixtures, EarlyMixtures(key, mixtures))
 
 

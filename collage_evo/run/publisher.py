@@ -1,13 +1,13 @@
-"""Best answer so far: until its final comparison a run keeps ``best.collage`` the fastest answer known to be
-right."""
+"""Publisher of a run: until the final comparison it keeps ``best.collage`` the fastest answer known to be right."""
 
 from __future__ import annotations
 
+import contextlib
 import itertools
 import shutil
 import threading
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import Future
 from functools import partial
 from pathlib import Path
@@ -89,6 +89,13 @@ class Publisher:
         first = next((one for one in measured if one.exact and one.outcome.latency_ms is not None), None)
         if first is not None and first.outcome.latency_ms is not None:
             self._library, self._library_ms = title(first.backend), first.outcome.latency_ms
+
+    @contextlib.contextmanager
+    def following(self, evaluator: PlacementEvaluator, space: SearchSpace) -> Iterator[None]:
+        """Publish what the ``evaluator`` measures meanwhile, see :meth:`offers`, before it ends."""
+        evaluator.listen(self.offers(evaluator, space))
+        yield
+        self.finish()
 
     def offers(self, evaluator: PlacementEvaluator, space: SearchSpace) -> Callable[[Placement, Outcome], None]:
         """A function that publishes a measured placement of ``space`` if it is faster than the answer so far.

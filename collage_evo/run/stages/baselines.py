@@ -59,11 +59,11 @@ class NormalisedBaselines(tuple[Baseline, ...]):
 
 
 def measure_baselines(
-    run: RunContext, model: PreparedModel, backends: Backends, warm: WarmStart, best: Publisher
+    run: RunContext, model: PreparedModel, backends: Backends, warm: WarmStart, publisher: Publisher
 ) -> Baselines:
     """Each single backend on the user's own model, saved in the run directory for a resumed run.
 
-    What is the ``best`` so far is published at once. Those that are known to be far behind are not measured.
+    The ``publisher`` publishes the best so far at once. Those that are known to be far behind are not measured.
 
     Raises:
         UnavailableError: none runs the model within the budget.
@@ -75,9 +75,9 @@ def measure_baselines(
         others = (backend for backend in backends if not backend.gives_reference)
         unchecked = Failure(Fault.KNOWN, UNCHECKED)
         far |= {(one.name, variant.name): unchecked for one in others for variant in one.variants}
-    measured = Baselines(_recorded(run, backends) or _measured(run, backends, best, far))
+    measured = Baselines(_recorded(run, backends) or _measured(run, backends, publisher, far))
     best_single(measured, run.limits.budget)  # without one there is no run
-    best.offer_baselines(measured)
+    publisher.offer_baselines(measured)
     return measured
 
 
@@ -105,7 +105,7 @@ def _variants(run: RunContext, backends: Backends) -> dict[str, int]:
 
 
 def _measured(
-    run: RunContext, backends: Backends, best: Publisher, far: Mapping[Engine, Failure]
+    run: RunContext, backends: Backends, publisher: Publisher, far: Mapping[Engine, Failure]
 ) -> Sequence[Baseline]:
     with run.stage(Stage.BASELINES, sum(_variants(run, backends).values())):
         timing, chosen = run.config.fitness.timing.settings(), run.config.backends
@@ -113,7 +113,7 @@ def _measured(
 
         def on_done(measured: Sequence[Baseline]) -> None:
             _report_baseline(run, measured[-1])
-            best.offer_baselines(measured)
+            publisher.offer_baselines(measured)
 
         directory = run.directory / ARTIFACTS
         measured = baselines.measure_baselines(backends, directory, run.machine, timing, on_done, seconds, far)

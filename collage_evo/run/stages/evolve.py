@@ -41,14 +41,14 @@ def evolve(
     seeds: Seeds,
     model: PreparedModel,
     baselines: Baselines,
-    best: Publisher,
+    publisher: Publisher,
     evaluated: FirstEvaluated,
 ) -> SearchRecord:
     """The genetic search on measured latency, and on error where matches differ in it; from the checkpoint if there
     is one.
 
     The reference is the best of ``baselines`` in float32, even if another is faster: otherwise the exact end of the
-    front would be given up. Placements that are faster than the ``best`` so far replace it at once.
+    front would be given up. The ``publisher`` publishes placements that are faster than the answer so far.
     """
     search, space = run.config.search, costs.space
     spent_s = time.monotonic() - run.begin
@@ -59,16 +59,15 @@ def evolve(
     with (
         measuring(run, reference, baselines) as evaluator,
         run.stage(Stage.SEARCH, budget.seconds or budget.evaluations),
+        publisher.following(evaluator, space),
     ):
         for earlier in evaluated.values():
             evaluator.race_against(earlier.outcome)
-        evaluator.listen(best.offers(evaluator, space))
         fingerprint = fingerprint_of(run, space, model)
         tuner = (lambda state: _tune(run, space, seeds, state, budget)) if search.tune else None
         record = run_search(
             space, seeds, evaluator, search.ga, budget, run.directory, fingerprint, run.reporter, tuner, start=start
         )
-        best.finish()
     failed = (outcome.failure for outcome in record.outcomes.values() if outcome.failure)
     failures = {str(failure) for failure in failed if failure.fault is not Fault.FAR_BEHIND}
     run.keep_details(f"a placement that the search tried\n    {failure}" for failure in sorted(failures))

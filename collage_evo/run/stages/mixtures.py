@@ -47,9 +47,9 @@ def measure_early(
     space: SearchSpace,
     baselines: Sequence[Baseline],
     baseline_ms: Mapping[Engine, float],
-    best: Publisher,
+    publisher: Publisher,
 ) -> tuple[Mixture, ...]:
-    """Measure the likeliest mixtures of precisions of near families, and publish what is the ``best`` so far.
+    """Measure the likeliest mixtures of precisions of near families, which the ``publisher`` publishes.
 
     Of the family that is expected to be the fastest two mixtures come first: their errors correct those that are
     predicted of all later ones.
@@ -67,11 +67,13 @@ def measure_early(
     if len(families) > 1:
         families = _by_operators(run, space, families, baseline_ms)
     first = {mixture: family for mixture, family in likely.items() if family == families[0]}
-    with run.stage(Stage.EARLY, len(first)), measuring(run, next(iter(first)), baselines) as evaluator:
-        evaluator.listen(best.offers(evaluator, space))
+    with (
+        run.stage(Stage.EARLY, len(first)),
+        measuring(run, next(iter(first)), baselines) as evaluator,
+        publisher.following(evaluator, space),
+    ):
         limits = budget, evaluator.bounds
         measured = measure_in_batches(evaluator, space, first, families, baseline_ms, *limits, time.monotonic)
-        best.finish()
     return measured
 
 
