@@ -119,7 +119,7 @@ def test_quantisation_knows_no_library() -> None:
 
 
 def test_search_costs_and_runtime_know_a_host_and_a_device_only() -> None:
-    assert naming({"cuda"}, "backends/") == {"config.py", "hardware/accelerator.py"}
+    assert naming({"cuda"}, "backends/") == {"hardware/accelerator.py"}
 
 
 def test_an_arithmetic_is_known_where_it_is_written_into_pieces() -> None:
