@@ -190,6 +190,8 @@ def run_search(
         reasons = [one.outcome.reason for one in state.evaluated.values()]
         common = max(set(reasons), key=reasons.count) if reasons else "the budget is too small"
         raise NotSearchable(f"no placement could be measured: {common}; enlarge search.seconds or drop a backend")
+    if not checkpoint.exists(directory):  # what was measured before the search has used up its budget
+        checkpoint.save(directory, state, fingerprint)
     return SearchRecord(ranked(state, space), state)
 
 

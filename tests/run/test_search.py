@@ -101,6 +101,16 @@ def test_larger_budget_goes_on_and_another_model_is_refused(space: SearchSpace, 
         checkpoint.load(tmp_path / "short", other)
 
 
+def test_a_search_whose_budget_was_used_before_it_is_read_again(space: SearchSpace, tmp_path: Path) -> None:
+    seeds = make_seeds(space)
+    evaluator = SimulatedEvaluator(space, NonAdditive())
+    search(space, made(tmp_path / "earlier"), evaluations=4)
+    start = checkpoint.load(tmp_path / "earlier", PRINT)
+    now = made(tmp_path / "now")
+    run_search(space, seeds, evaluator, Settings(), Budget(2), now, PRINT, LineReporter(), start=start)
+    assert recorded_search(space, now, PRINT).evaluated == start.evaluated
+
+
 def test_what_a_search_found_is_read_again_without_searching(space: SearchSpace, tmp_path: Path) -> None:
     with pytest.raises(InputError, match="no usable checkpoint"):
         recorded_search(space, tmp_path, PRINT)
