@@ -220,7 +220,7 @@ def test_a_search_needs_no_library_but_one_and_no_cluster() -> None:
 def test_where_no_placement_could_be_measured_the_best_backend_is_the_answer_and_it_says_why(
     cache: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    def none(*_: object) -> None:
+    def none(*_: object, **__: object) -> None:
         raise NotSearchable("no placement could be measured: there was no time")
 
     monkeypatch.setattr("collage_evo.run.stages.evolve.run_search", none)

@@ -66,7 +66,7 @@ class Accelerator(ABC):
 
 def devices() -> tuple[str, ...]:
     """Names of the devices that installed plug-ins serve, and of those that plug-ins of this project would."""
-    return tuple(dict.fromkeys([*_INSTALL, *sorted(entry_points(group=GROUP).names)]))
+    return tuple(dict.fromkeys([*_INSTALL, *sorted(one.name for one in entry_points(group=GROUP))]))
 
 
 @cache

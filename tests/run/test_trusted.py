@@ -84,6 +84,7 @@ def test_what_was_named_in_a_run_is_known_from_then_on_by_its_path(
 
 HARMLESS = {
     "accuracy.budget": "a number",
+    "target.device": "one that an installed plug-in serves",
     "target.processor": "one of a list",
     "fitness.executor": "asked about by its address",
     "backends.use": "names of what is installed, all of which takes part by default",
