@@ -15,7 +15,8 @@ def test_matches_of_a_graph_of_any_size_come_back(tmp_path: Path) -> None:
     far = 1 << 20_000  # has more digits than Python reads of a decimal number
     matches = (Match(far, "b"), Match(3, "b", "fast~r", (("int8", 1), ("r", far)), "p", "fast"))
     found = Matches(matches, {7: {"b": "no"}}, ("b",), (Rejection(far, "b", "p", "too far"),))
-    kept = Enumerated("digest", found, ((("b", "slow"), Failure(Fault.NEEDLESS, "takes twice as long", rule="slow_engine")),))
+    slow = Failure(Fault.NEEDLESS, "takes twice as long", rule="slow_engine")
+    kept = Enumerated("digest", found, ((("b", "slow"), slow),))
     Store(tmp_path).put("matches", Enumerated, kept)
     back = Store(tmp_path).get("matches", Enumerated)
     assert back == kept
