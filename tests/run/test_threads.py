@@ -62,7 +62,7 @@ def test_a_time_that_others_disturbed_says_nothing_of_threads(contended: bool, b
         Baseline(name, name, "default", Path(name), Outcome(ms, contended=contended))
         for name, ms in (("a", 0.3), ("b", 0.4))
     ]
-    assert threads._best_ms(run, found) == best_ms
+    assert threads.best_ms_of(run, found) == best_ms
 
 
 def test_what_was_decided_is_told_with_the_times_that_decided_it() -> None:
@@ -84,8 +84,8 @@ needs_two_cores = pytest.mark.skipif(len(usable_cores()) < 2, reason="this machi
 def test_a_run_on_fewer_threads_goes_on_with_them_and_says_so(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(threads, "_best_ms", lambda *_: 0.5)  # whatever disturbs it
-    monkeypatch.setattr(threads, "_measured_ms", lambda *_: 0.1)
+    monkeypatch.setattr(threads, "best_ms_of", lambda *_: 0.5)  # whatever disturbs it
+    monkeypatch.setattr(threads, "measured_ms", lambda *_: 0.1)
     config, place = config_of(tmp_path, **{"target.threads": 2, "final.speeds": "searched"}), tmp_path / "run"
     place.mkdir()
     save_run(place, config, "run")
@@ -97,7 +97,7 @@ def test_a_run_on_fewer_threads_goes_on_with_them_and_says_so(
     assert any("Of 2 threads 1 are used" in note for note in found.result.notes)
     assert settled(config, place).target.threads == 1
     assert ExplainedRun.read(place).config.target.threads == 1
-    monkeypatch.setattr(threads, "_measured_ms", lambda *_: pytest.fail("it was decided"))
+    monkeypatch.setattr(threads, "measured_ms", lambda *_: pytest.fail("it was decided"))
     with open_records(config, place, LineReporter()) as records:
         assert records[RunContext].target.threads == 1
 
@@ -109,8 +109,8 @@ def test_a_run_on_fewer_threads_goes_on_with_them_and_says_so(
 def test_all_threads_are_used_where_a_person_says_so(
     given: dict[str, Any], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(threads, "_best_ms", lambda *_: 0.5)
-    monkeypatch.setattr(threads, "_measured_ms", lambda *_: 0.1)
+    monkeypatch.setattr(threads, "best_ms_of", lambda *_: 0.5)
+    monkeypatch.setattr(threads, "measured_ms", lambda *_: 0.1)
     config = config_of(tmp_path, **{"target.threads": 2}, **given)
     with open_records(config, tmp_path / "run", LineReporter()) as records:
         assert on_threads_that_pay(records)[RunContext].target.threads == 2

@@ -172,7 +172,8 @@ def test_nor_does_a_run_from_elsewhere_lead_anywhere_unasked(
         begun = json.loads((directory / "run.json").read_text())["name"]
         note([f"compiled code of the run {begun}"])
         (directory / "details.log").symlink_to(tmp_path / "mine")
-    monkeypatch.setattr(pick, "_finished", lambda place: config)
+    monkeypatch.setattr(pick, "ended_run", lambda place: config)
+    (directory / "work").mkdir(exist_ok=True)
     plain = parse_config({"model": {"source": "builtin:squeezenet"}}, (), "test")
     asks: list[Callable[[], object]] = [
         lambda: resume_run(directory),

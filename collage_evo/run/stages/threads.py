@@ -65,12 +65,12 @@ def threads_that_pay(run: RunContext, backends: Backends, on_all: Baselines) -> 
     """Decide the number of threads of the run; ``on_all`` are the baselines on all that it may use."""
 
     def decide() -> OnThreads:
-        allowed, best_ms, policy = run.config.target.threads, _best_ms(run, on_all), run.config.policy
+        allowed, best_ms, policy = run.config.target.threads, best_ms_of(run, on_all), run.config.policy
         of_all = OnThreads(allowed, ((allowed, best_ms),))
         if best_ms > policy.threads_short_ms:
             return of_all
         with run.stage(Stage.THREADS):
-            return fewest(of_all, partial(_measured_ms, run, backends), policy)
+            return fewest(of_all, partial(measured_ms, run, backends), policy)
 
     decided = run.store.once(THREADS, OnThreads, decide)
     if decided.reason:
@@ -97,16 +97,16 @@ def fewest(of_all: OnThreads, measure: Callable[[int], float], policy: Policy) -
     return OnThreads(used(), tuple(best_ms.items()))
 
 
-def _measured_ms(run: RunContext, backends: Sequence[Backend], threads: int) -> float:
+def measured_ms(run: RunContext, backends: Sequence[Backend], threads: int) -> float:
     """Latency of the fastest single library on so many threads, of those that do not compile for long."""
     target, largest, directory = run.setting.target, run.limits.measured, run.work / THREADS / str(threads)
     quick = [b for b in backends if any(b.runs_any_model(v) for v in whole_variants(b, target, largest))]
     machine, timing = run.on_threads(threads).machine, run.config.fitness.timing.settings()
     measured = baselines.measure_baselines(quick, directory, machine, timing, lambda measured: None, seconds=0.0)
-    return _best_ms(run, measured)
+    return best_ms_of(run, measured)
 
 
-def _best_ms(run: RunContext, measured: Sequence[Baseline]) -> float:
+def best_ms_of(run: RunContext, measured: Sequence[Baseline]) -> float:
     """Latency of the fastest within the budget; infinite if it was contended, or ran on distant cores, when it does
     not show how well threads scale."""
     ran = [b.outcome for b in measured if b.keeps(run.limits.budget)]
