@@ -221,7 +221,7 @@ def test_mutations_are_drawn_by_their_weights(space: SearchSpace) -> None:
 
     def children(settings: GaSettings) -> list[Genome]:
         breeder = Breeder(FeatureMap(space), settings, (), set(), random.Random(1))
-        return [breeder.mutate(genome) for _ in range(50)]
+        return [breeder.toolbox.mutate(genome) for _ in range(50)]
 
     assert {child.choices for child in children(only_splits)} == {genome.choices}
     assert len({child.choices for child in children(GaSettings())}) > 10

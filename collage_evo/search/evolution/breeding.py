@@ -12,10 +12,10 @@ from __future__ import annotations
 import random
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
-from functools import partial
 from itertools import islice
 
 import numpy as np
+from deap import base
 
 from collage_evo.genome.encoding import decode, encode, place
 from collage_evo.genome.genome import Genome
@@ -77,7 +77,11 @@ class Breeder:
         self.rng = rng
         self._seen = set(seen)
         weights = mutation_weights(settings, self.space)
-        self.mutate = partial(mutate, space=self.space, rng=rng, more=settings.more_mutations, weights=weights)
+        varied = {"space": self.space, "more": settings.more_mutations, "weights": weights}
+        self.toolbox = base.Toolbox()
+        self.toolbox.register("mate", crossover, space=self.space, rng=rng)
+        self.toolbox.register("mutate", mutate, **varied, rng=rng)
+        self.toolbox.register("select", select_parents, tournament=settings.tournament, bounds=bounds)
 
     def from_seeds(self, size: int) -> Iterator[Candidate]:
         """The first ``size`` seeds, each as soon as it is made, measured whatever their prediction."""
@@ -146,15 +150,15 @@ class Breeder:
         if not parents:  # the first generation, or no fit placement so far
             seeds = tuple(self.seeds)
             if seeds and rng.random() < 0.75:
-                return self.mutate(rng.choice(seeds)[1]), Origin(Way.MUTATION)
+                return self.toolbox.mutate(rng.choice(seeds)[1]), Origin(Way.MUTATION)
             return random_genome(self.space, rng), Origin(Way.RANDOM)
         with drawing_from(rng):
-            one, other = select_parents(parents, 2, settings.tournament, self.bounds)
+            one, other = self.toolbox.select(parents, 2)
         if one.key == other.key or rng.random() >= settings.crossover_rate:
-            return self.mutate(one.genome), Origin(Way.MUTATION)
-        child = crossover(one.genome, other.genome, self.space, rng)
+            return self.toolbox.mutate(one.genome), Origin(Way.MUTATION)
+        child = self.toolbox.mate(one.genome, other.genome)
         if rng.random() < settings.mutation_rate:
-            child = self.mutate(child)
+            child = self.toolbox.mutate(child)
         return child, Origin(Way.CROSSOVER)
 
     def _proposals(self, parents: list[Individual], acquisition: Acquisition) -> list[Candidate]:
@@ -175,7 +179,7 @@ class Breeder:
         best = min(pool, key=lambda candidate: acquisition.violation(candidate.features, candidate.added))
         reached = acquisition.violation(best.features, best.added)
         for _ in range(self.settings.climb):
-            tried = self._take(self.mutate(best.genome), Origin(Way.CLIMB))
+            tried = self._take(self.toolbox.mutate(best.genome), Origin(Way.CLIMB))
             if tried is None:
                 continue
             pool.append(tried)

@@ -1,7 +1,7 @@
 """Evolutionary search: from a search space, an evaluator and seeds to a state for each generation.
 
 Elites survive, no placement is measured twice, an unfit one is recorded but never a parent. DEAP supplies fitness,
-selection and hall of fame; :mod:`collage_evo.search.evolution.breeding` makes the candidates.
+selection, hall of fame and statistics; :mod:`collage_evo.search.evolution.breeding` makes the candidates.
 """
 
 from __future__ import annotations
@@ -11,8 +11,10 @@ import random
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import replace
 from functools import cache, partial
-from statistics import median
 from typing import Any
+
+import numpy as np
+from deap import tools
 
 from collage_evo.genome.encoding import decode
 from collage_evo.genome.genome import Genome
@@ -26,6 +28,7 @@ from collage_evo.search.evolution.origin import Origin
 from collage_evo.search.evolution.state import Evaluated, Pending, SearchState, new_state
 from collage_evo.search.surrogate.features import FeatureMap
 from collage_evo.search.surrogate.model import Surrogate
+from collage_evo.search.surrogate.regression import Vector
 from collage_evo.search.surrogate.terms import TermMap, TermModel
 
 
@@ -52,9 +55,12 @@ class Evolution:
         self.clock = clock
         self.seeds = seeds if settings.seeded else ()
         self._features = FeatureMap(space)
-        self._vector = cache(lambda genome: self._features.vector(decode(genome, space)))
+        self._vectors: dict[Genome, Vector] = {}
         self._terms = cache(partial(TermMap, space))
         self._term_vector = cache(lambda term, genome: term.vector(decode(genome, space)))
+        self.statistics = tools.Statistics(lambda individual: individual.fitness.values[0])
+        for name, function in (("min", np.min), ("median", np.median), ("max", np.max)):
+            self.statistics.register(name, function)
 
     def run(
         self, state: SearchState | None = None, on_generation: Callable[[SearchState], None] | None = None
@@ -100,6 +106,7 @@ class Evolution:
         for candidate, outcome in zip(batch, outcomes, strict=True):
             if outcome is None:
                 continue
+            self._vectors[candidate.genome] = candidate.features
             evaluated[candidate.placement.key] = Evaluated(
                 candidate.genome,
                 outcome,
@@ -144,6 +151,12 @@ class Evolution:
         vectors = [self._vector(state.evaluated[key].genome) for key in latency]
         return Surrogate(self._features, vectors, list(latency.values()), state.contended)
 
+    def _vector(self, genome: Genome) -> Vector:
+        """The features of a measured placement, of this process or of one before it."""
+        if genome not in self._vectors:
+            self._vectors[genome] = self._features.vector(decode(genome, self.space))
+        return self._vectors[genome]
+
     def _learned(self, state: SearchState, term: TermMap) -> TermModel:
         """Models of the objectives in addition to latency, fitted to measurements."""
         ran = (state.evaluated[key] for key in state.latency_ms)
@@ -178,9 +191,9 @@ class Evolution:
             "evaluating": evaluating,
             "unfit": sum(not evaluated.outcome.ok for evaluated in now.evaluated.values()),
         }
-        alive_ms = [individual.fitness.values[0] for individual in self._individuals(now, now.population)]
-        if alive_ms:
-            record |= {"min": min(alive_ms), "median": median(alive_ms), "max": max(alive_ms)}
+        alive = self._individuals(now, now.population)
+        if alive:
+            record |= {name: float(value) for name, value in self.statistics.compile(alive).items()}
         if now.bounds:
             front = hypervolume(list(hall), after.reference)
             front_before = before.log[-1]["hypervolume"] if before.log else 0.0
