@@ -17,7 +17,7 @@ from collage_evo.patterns.match import Placement
 from collage_evo.report.finished import result_in
 from collage_evo.report.html import REPORT, write_html
 from collage_evo.report.progress import Reporter
-from collage_evo.report.result import SCHEMA, Result
+from collage_evo.report.result import Result
 from collage_evo.run.at_work import at_work
 from collage_evo.run.budget import SEARCH_SKIPPED, resume_search
 from collage_evo.run.context import RunContext
@@ -106,8 +106,6 @@ def finish(records: Records) -> Result:
     run, delivery = records[RunContext], records[Delivery]
     answered = delivery.answered
     before = result_in(run.directory) if answered else None
-    if before is not None and before.schema != SCHEMA:
-        before = None
     instead = "the answer stays" if before else "what is left of the run decides"
     _search_if_resumed(run)
     found = run.attempt(lambda: found_by(lambda: planned(records)[Searched]), instead)

@@ -188,7 +188,7 @@ PLAN = Plan(
         Row(threads_that_pay, (Stage.THREADS,), "work/threads.json"),
         Row(normalise, (Stage.NORMALISE,), "work/normalised.json"),
         Row(on_normalised, (Stage.NORMALISED,), "work/single_backends_on_the_normalised_model.json"),
-        Row(calibrated_ranges, (Stage.CALIBRATE,), "work/ranges.npz", "accuracy.seconds"),
+        Row(calibrated_ranges, (Stage.CALIBRATE,), "work/ranges.json", "accuracy.seconds"),
         Row(find_matches, (), "work/matches.json"),
         Row(transfer),
         Row(precision, (Stage.SENSITIVITIES,), "work/shares.json", "accuracy.seconds"),

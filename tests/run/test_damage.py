@@ -34,13 +34,17 @@ from collage_evo.report.progress import LineReporter
 from collage_evo.run.budget import SEARCH_SECONDS, SEARCH_SKIPPED
 from collage_evo.run.directory import kind_of_run, reopen_run, start_run
 from collage_evo.run.open import LIMITS
+from collage_evo.run.plan import PLAN
 from collage_evo.run.profiles import run_profiles
 from collage_evo.run.samples import model_file, saved_profiles
+from collage_evo.run.stages.baselines import ON_NORMALISED
+from collage_evo.run.stages.costs import TUNING
 from collage_evo.run.stages.matches import MATCHES, Enumerated
 from collage_evo.run.stages.mixtures import MIXTURES, EarlyMixtures
 from collage_evo.run.stages.model import BEGUN, NORMALISED, Normalised
 from collage_evo.run.stages.precision import read_sensitivities
 from collage_evo.run.stages.samples import SAMPLES, Sampled
+from collage_evo.run.stages.threads import THREADS
 from collage_evo.run.store import Store
 from collage_evo.runtime.artifact import load_artifact
 from collage_evo.runtime.manifest import computes_exactly
@@ -256,3 +260,10 @@ def test_a_command_ends_with_that_line(
         main()
     assert ended.value.code == 2
     assert Path(name).name in capfd.readouterr().err.strip().splitlines()[-1]
+
+
+def test_records_are_stored_where_the_plan_says(finished: Path) -> None:
+    """A run on one thread, without trials for kernels, of a small model, has three records less."""
+    stored = {row.stored for row in PLAN.rows if row.stored}
+    missing = {name for name in stored if not (finished / name).exists()}
+    assert missing == {f"work/{name}.json" for name in (THREADS, ON_NORMALISED, TUNING)}
