@@ -29,9 +29,10 @@ def test_a_rule_has_one_number_with_a_basis_and_decides_somewhere(rule: Rule) ->
     if rule.key:
         section, key = rule.key.split(".")
         assert float(getattr(getattr(load_config("builtin:bert"), section), key)) > 0
+        read = rf"\.{key}\b"
     else:
-        key = constant
-    assert any(re.search(rf"\b{key}\b", text) for path, text in CODE.items() if path.name != "policy.py")
+        read = rf"\b{constant}\.(number|name)\b"
+    assert any(re.search(read, text) for path, text in CODE.items() if path.name != "policy.py")
 
 
 def test_a_rule_is_told_with_the_number_of_a_run() -> None:

@@ -35,12 +35,8 @@ LATE_ERROR = 2.0
 """After many runs the error of a result in a lower precision may be so many times that of the first run."""
 FEW = 2
 """Samples that estimate the error of a placement in a lower precision before all judge it. Chosen."""
-NEAR = LARGE_ERROR.number
-"""An estimate from few samples, without the sample with the largest error, may be so many times too large."""
 PART = 4
 """For a placement that is behind, one sample in so many estimates the drop of a metric, which needs more than few."""
-JUDGE_SECONDS = SLOW_JUDGING.number
-"""A session that takes more seconds for the samples of the search is far too slow."""
 
 
 @dataclass(frozen=True)
@@ -206,7 +202,7 @@ class Judge:
 
     def promising(self, estimate: Estimate) -> bool:
         """Whether all samples may keep the budget, given ``estimate`` from few; False if these were all samples."""
-        return len(self.samples) > FEW and estimate.least <= NEAR * self._limits.budget
+        return len(self.samples) > FEW and estimate.least <= LARGE_ERROR.number * self._limits.budget
 
     def settled(self, estimate: Estimate, exact: bool) -> float | Failure:
         """The error that counts if no samples beyond those of ``estimate`` are used."""
@@ -220,7 +216,7 @@ class Judge:
             return None
         try:
             clock = self._wall if self._setting.target.accelerated else ActiveClock(self._wall, self._processor)
-            more = _run(session, self.samples[len(known) : most], JUDGE_SECONDS, clock)
+            more = _run(session, self.samples[len(known) : most], SLOW_JUDGING.number, clock)
         except TimeoutError as late:
             return Failure(Fault.FAR_BEHIND, str(late), rule=SLOW_JUDGING.name)
         return [*known, *more]

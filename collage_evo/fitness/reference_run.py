@@ -30,8 +30,6 @@ from collage_evo.runtime.artifact import load_artifact
 from collage_evo.runtime.session import Session
 from collage_evo.runtime.timing import LONG_S, WARM_UP_GAIN, Timing, TimingSettings, measure
 
-FIRST_PAIR = LOST_PAIR.number
-"""A placement that the first pair shows to be this many times as slow as the best has no second."""
 LEAST_PAIRS = 3
 """Pairs that give a standard error. Chosen."""
 FEWEST_PAIRS, PAIRS_S = 2, 2.5
@@ -178,7 +176,7 @@ def time_against(
 def _is_decided(values_ms: Sequence[float], lost_ms: float) -> bool:
     """Whether the pairs so far show a latency above ``lost_ms``, or give the latency precisely enough."""
     if len(values_ms) < LEAST_PAIRS:
-        return min(values_ms) > FIRST_PAIR * lost_ms
+        return min(values_ms) > LOST_PAIR.number * lost_ms
     logs = np.log(values_ms)
     off = STANDARD_ERRORS * float(np.std(logs, ddof=1)) / math.sqrt(len(logs))
     precise = off < NEAR_ERROR and len(logs) >= NEAR_PAIRS

@@ -18,7 +18,7 @@ from collage_evo.accuracy.judge import Judgement
 from collage_evo.accuracy.limits import Limits
 from collage_evo.accuracy.samples import Sample, plain_outputs, write_samples
 from collage_evo.fitness.jobs import CostJob, JudgeJob, Measured, Opened, OpenJob, PlacementJob, Setting, WholeJob
-from collage_evo.fitness.judging import FEW, JUDGE_SECONDS, NEAR, PART, Estimate, Judge
+from collage_evo.fitness.judging import FEW, PART, Estimate, Judge
 from collage_evo.fitness.references import write_references
 from collage_evo.fitness.sandbox import Sandbox
 from collage_evo.genome.failure import Failure, Fault
@@ -27,7 +27,7 @@ from collage_evo.graph.reference.distance import Error
 from collage_evo.graph.reference.noise import Noise
 from collage_evo.graph.reference.reference import Reference
 from collage_evo.patterns.match import Region
-from collage_evo.pruning import SLOW_JUDGING
+from collage_evo.pruning import LARGE_ERROR, SLOW_JUDGING
 from collage_evo.runtime.manifest import computes_exactly
 from collage_evo.runtime.session import Session
 from tests.fitness.helpers import TIMING, make_setting
@@ -119,7 +119,8 @@ def test_few_samples_estimate_an_error_and_tell_whether_all_are_worth_it(setting
     assert judge.over_samples(session, False, known=estimate.pairs) == pytest.approx(ERROR, rel=0.01)
     assert session.asked == SAMPLES, "those of the estimate are not run again"
     assert judge.estimate(session, True) is None
-    assert [judge.promising(Estimate(1.0, least)) for least in (0.5 * 0.01, 1.01 * NEAR * 0.01)] == [True, False]
+    too_large = 1.01 * LARGE_ERROR.number * 0.01
+    assert [judge.promising(Estimate(1.0, least)) for least in (0.5 * 0.01, too_large)] == [True, False]
     few = replace(setting, work=str(tmp_path))
     write_samples(few.files.search, judge.samples[:FEW])
     assert not Judge(few).promising(Estimate(0.001, 0.001)), "all were seen"
@@ -162,7 +163,7 @@ def test_of_a_metric_a_part_of_the_samples_tells_roughly_unless_all_have_to(sett
 
 
 def test_who_takes_too_long_over_a_part_of_the_samples_is_not_asked_for_all(setting: Setting) -> None:
-    ticks = itertools.count(step=2 * JUDGE_SECONDS)
+    ticks = itertools.count(step=2 * SLOW_JUDGING.number)
     clock: Any = lambda: next(ticks)  # noqa: E731
     judge = Judge(replace(setting, metric=f"{Path(setting.work) / 'metric.py'}:closeness"), clock, clock)
     late = judge.roughly(cast(Session, Given(judge)), False)

@@ -17,7 +17,6 @@ import pytest
 from collage_evo.fitness.jobs import Measured, PlacementJob, WholeJob
 from collage_evo.fitness.reference_run import (
     FEWEST_PAIRS,
-    FIRST_PAIR,
     LEAST_PAIRS,
     NEAR_ERROR,
     NEAR_PAIRS,
@@ -30,6 +29,7 @@ from collage_evo.fitness.sandbox import Sandbox
 from collage_evo.fitness.timing import BATCH_RUNS, batch_of
 from collage_evo.hardware.target import Target
 from collage_evo.patterns.match import Region
+from collage_evo.pruning import LOST_PAIR
 from collage_evo.runtime.session import Session
 from collage_evo.runtime.timing import TimingSettings, measure
 from tests.fitness.helpers import LONG_S, TIMING, make_setting
@@ -76,7 +76,7 @@ def test_a_latency_is_a_multiple_of_the_anchors_however_the_machine_drifts() -> 
 def test_what_is_behind_has_one_pair_of_bursts_or_few() -> None:
     assert len(timed(Machine(1.0), 10.0, best_ms=10.0)) == 1
     assert len(timed(Machine(1.0), 10.0, give_up_ms=10.0)) == 1
-    assert len(timed(Machine(1.0), 10.0, give_up_ms=14.0 / (0.99 * FIRST_PAIR))) > 1
+    assert len(timed(Machine(1.0), 10.0, give_up_ms=14.0 / (0.99 * LOST_PAIR.number))) > 1
     assert len(timed(Machine(1.0), 10.0, best_ms=13.0)) == LEAST_PAIRS
     assert len(timed(Machine(1.0), 10.0, best_ms=14.1)) == NEAR_PAIRS
 
