@@ -192,7 +192,8 @@ def _of_baselines(baselines: Sequence[Baseline], scale: float) -> Iterator[tuple
     for baseline in baselines:
         if baseline.outcome.latency_ms is not None:
             computes = arithmetic_of(baseline.backend, baseline.variant).value
-            name, what = (form(baseline.backend, baseline.variant) for form in (engine_name, format_engine))
+            name = engine_name(baseline.backend, baseline.variant)
+            what = format_engine(baseline.backend, baseline.variant)
             ms, how = baseline.outcome.latency_ms * scale, f"{name} alone, {computes}"
             yield FrontPoint(ms, None, "", how, (computes,), name, what=what), baseline.outcome, baseline.name
 
