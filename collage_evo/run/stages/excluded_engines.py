@@ -9,7 +9,7 @@ from collage_evo.answer.baselines import Baseline, best_single, latencies
 from collage_evo.backends.base import Backend
 from collage_evo.backends.capabilities import StandsOnOthers
 from collage_evo.backends.registry import get_backend
-from collage_evo.backends.variants import Variant, engine_name
+from collage_evo.backends.variants import TargetLike, Variant, engine_name, serves
 from collage_evo.genome.cost_model import Engine
 from collage_evo.genome.failure import Failure, Fault
 from collage_evo.policy import Policy
@@ -20,13 +20,20 @@ Log = Callable[[str], None]
 
 
 def excluded_engines(
-    baselines: Sequence[Baseline], backends: Sequence[Backend], policy: Policy, budget: float, log: Log
+    baselines: Sequence[Baseline],
+    backends: Sequence[Backend],
+    policy: Policy,
+    budget: float,
+    log: Log,
+    target: TargetLike | None = None,
 ) -> dict[Engine, Failure]:
-    """Engines that are not tried on parts of the model, each with the reason; logs the slow ones."""
+    """Engines of ``target`` that are not tried on parts of the model, each with the reason; logs the slow ones."""
     slow = _slow_precisions(baselines, policy.precision_slower, log)
     slow |= _untried(baselines, backends) | _needless(baselines)
     dependents = _slow_dependents(baselines, backends, slow, budget, log)
-    return slow | dependents | _other_ways(baselines, backends, slow, policy, budget, log)
+    excluded = slow | dependents | _other_ways(baselines, backends, slow, policy, budget, log)
+    engines = {(one.name, variant.name) for one in backends for variant in one.variants if serves(variant, target)}
+    return {engine: why for engine, why in excluded.items() if engine in engines}
 
 
 def _slow_precisions(baselines: Sequence[Baseline], slower: float, log: Log) -> dict[Engine, Failure]:

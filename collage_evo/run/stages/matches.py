@@ -53,7 +53,8 @@ def find_matches(
     recorded = run.store.get(MATCHES, Enumerated)
     if recorded is not None and recorded.of == of:
         return recorded.found
-    excluded = excluded_engines(baselines, backends, run.config.policy, run.limits.budget, run.reporter.log)
+    policy, log = run.config.policy, run.reporter.log
+    excluded = excluded_engines(baselines, backends, policy, run.limits.budget, log, run.setting.target)
     matches = enumerate_matches(
         model.graph,
         backends,
