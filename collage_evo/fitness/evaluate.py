@@ -62,10 +62,6 @@ class MeasuredEvaluator:
     _comparing: threading.Lock = field(default_factory=threading.Lock, init=False, repr=False, compare=False)
     _turn: threading.Lock = field(default_factory=threading.Lock, init=False, repr=False, compare=False)
 
-    @property
-    def bounds(self) -> Bounds:
-        return self.rule.bounds
-
     def evaluate(self, placements: Iterable[Placement], until: float = math.inf) -> list[Outcome | None]:
         """Check and time ``placements``, compiled a few ahead of the timing.
 
@@ -130,7 +126,7 @@ class MeasuredEvaluator:
 
     def race_against(self, outcome: Outcome) -> None:
         """Let all others race against ``outcome`` if it is the fastest that may be the answer."""
-        if outcome.latency_ms is not None and outcome.keeps(self.bounds):
+        if outcome.latency_ms is not None and outcome.keeps(self.rule.bounds):
             with self._comparing:
                 self.best_ms = min(self.best_ms, outcome.latency_ms)
 

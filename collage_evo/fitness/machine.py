@@ -42,7 +42,7 @@ from collage_evo.fitness.jobs import (
 from collage_evo.fitness.pool import WorkerPool
 from collage_evo.fitness.worker_slot import Over
 from collage_evo.genome.failure import Failure
-from collage_evo.genome.outcome import Bounds, Outcome
+from collage_evo.genome.outcome import Outcome
 from collage_evo.patterns.match import Placement
 from collage_evo.runtime.timing import ATTEMPTS, Timing, TimingSettings
 
@@ -84,10 +84,6 @@ class Regions(Protocol):
 
 class PlacementEvaluator(Protocol):
     """Times placements against a reference run: :class:`collage_evo.fitness.evaluate.MeasuredEvaluator`."""
-
-    @property
-    def bounds(self) -> Bounds:
-        """The largest value of each objective but latency that an answer may have."""
 
     def evaluate(self, placements: Iterable[Placement], until: float = math.inf) -> list[Outcome | None]:
         """Outcomes of ``placements``; none where one would have begun after ``until``."""

@@ -28,7 +28,7 @@ from collage_evo.fitness.jobs import (
 )
 from collage_evo.fitness.machine import OnWorker, PlacementEvaluator, Process, Regions, TimingRule
 from collage_evo.genome.failure import Failure, Fault
-from collage_evo.genome.outcome import Bounds, Outcome
+from collage_evo.genome.outcome import Outcome
 from collage_evo.hardware.target import Target
 from collage_evo.patterns.match import Placement
 from collage_evo.runtime.timing import Timing, TimingSettings
@@ -162,10 +162,6 @@ class FakeEvaluator:
     machine: FakeMachine
     rule: TimingRule
     on_measured: Callable[[Placement, Outcome], None] = lambda placement, outcome: None
-
-    @property
-    def bounds(self) -> Bounds:
-        return self.rule.bounds
 
     def evaluate(self, placements: Iterable[Placement], until: float = math.inf) -> list[Outcome | None]:
         outcomes: list[Outcome | None] = []

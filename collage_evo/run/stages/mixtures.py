@@ -16,6 +16,7 @@ from collage_evo.genome.space import SearchSpace
 from collage_evo.patterns.match import Match
 from collage_evo.report.stage import Stage
 from collage_evo.run.context import RunContext
+from collage_evo.run.objectives import search_bounds
 from collage_evo.run.publisher import Publisher
 from collage_evo.run.search import SearchRecord
 from collage_evo.run.stages.costs import cost_meter
@@ -72,7 +73,7 @@ def measure_early(
         measuring(run, next(iter(first)), baselines) as evaluator,
         publisher.following(evaluator, space),
     ):
-        limits = budget, evaluator.bounds
+        limits = budget, search_bounds(run)
         measured = measure_in_batches(evaluator, space, first, families, baseline_ms, *limits, time.monotonic)
     return measured
 
