@@ -68,9 +68,10 @@ class AccuracyConfig(Section):
     metric: Annotated[str, AfterValidator(checked_name)] = Field(
         "",
         description="Metric that the budget limits, not the relative error. Without labels: agreement (share of "
-        "largest outputs that stay), cosine (embeddings), psnr (images), text (CTC). With labels: top1, top5. Or "
-        "file.py:function(outputs, items) that gives one number, higher is better: outputs has a mapping of arrays "
-        "for each sample, items that sample's inputs and labels (arrays in the data that are no inputs).",
+        "largest outputs that stay), cosine and recall@10 (embeddings; share of nearest neighbours that stay), psnr "
+        "(images), text (CTC), exact_match (tokens). With labels: top1, top5. Or file.py:function(outputs, items) "
+        "that gives one number, higher is better: outputs has a mapping of arrays for each sample, items that "
+        "sample's inputs and labels (arrays in the data that are no inputs).",
     )
     over: Over = Field(
         "all", description="Which error the budget bounds: that of all samples together, or that of the worst one."

@@ -10,7 +10,7 @@ from types import MappingProxyType
 from typing import Any
 
 from collage_evo.accuracy.metric import FunctionMetric, Metric, RelativeError
-from collage_evo.accuracy.named import NAMED
+from collage_evo.accuracy.named import NAMED, named
 from collage_evo.digests import digest_of
 from collage_evo.errors import InputError
 from collage_evo.graph.load.functions import names_function
@@ -25,7 +25,7 @@ def checked_name(text: str) -> str:
     Raises:
         ValueError: it is none of these.
     """
-    if text and text not in NAMED and not names_function(text):
+    if text and named(text) is None and not names_function(text):
         raise ValueError(f"{text!r} is no metric: choose {', '.join(NAMED)}, or a function as file.py:function")
     return text
 
@@ -40,7 +40,7 @@ def load_metric(text: str, excused: Mapping[str, Noise] = MappingProxyType({}), 
     """
     if not text:
         return RelativeError(excused)
-    metric = NAMED.get(text) or FunctionMetric(text)
+    metric = named(text) or FunctionMetric(text)
     if sha256 and sha256_of_metric(text) != sha256:
         raise InputError(
             f"the file of accuracy.metric {text} was changed since the run began: restore it to continue, or start "

@@ -1,13 +1,15 @@
 """Metrics by name: the outputs that each accepts, the loss of a sample, and the outputs for which it is usual.
 
-All but ``top1`` and ``top5`` compare with the model's own outputs in float32, and need no labels.
+All but ``top1`` and ``top5`` compare with the model's own outputs in float32, and need no labels. Some take a number
+behind an @: the neighbours of ``recall@10``, and the axis of classes in ``text@1`` and ``exact_match@1``.
 """
 
 from __future__ import annotations
 
 import math
+import re
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
@@ -27,6 +29,7 @@ from collage_evo.accuracy.outputs import (
     usually_decides,
     where,
 )
+from collage_evo.accuracy.recall import Recall
 from collage_evo.accuracy.samples import Sample
 from collage_evo.errors import InputError
 
@@ -160,6 +163,17 @@ class TopK(SummedMetric):
         return np.asarray((larger < self.k) & np.isfinite(of_label))
 
 
+def named(text: str) -> Compared | TopK | Recall | None:
+    """The metric of that name, and of the number behind it; None if there is none."""
+    kind, _, written = text.partition("@")
+    number = int(written) if re.fullmatch(r"[0-9]{1,4}", written) else None
+    if kind == "recall" and number:
+        return Recall(text, number)
+    if kind in SEQUENCES and number is not None:
+        return replace(_of_sequences(kind, number), name=text)
+    return NAMED.get(text)
+
+
 def usual_metrics(samples: Sequence[Sample]) -> list[SummedMetric]:
     """The usual metrics for such outputs and labels."""
     return [metric for metric in NAMED.values() if samples and metric.is_usual(samples)]
@@ -199,19 +213,22 @@ def _noise(output: Any, expected: np.ndarray) -> tuple[float, float]:
     return (mean / peak**2 if peak else math.inf) if mean else 0.0, 1.0
 
 
-def _text_lost(output: Any, expected: np.ndarray) -> tuple[float, float]:
-    """1 if the text differs. A batch of so many rows of steps holds as many texts."""
+def _sequences_lost(
+    output: Any, expected: np.ndarray, read: Callable[[np.ndarray, int], np.ndarray], axis: int
+) -> tuple[float, float]:
+    """The number of sequences that differ once ``read``, and of all. A batch of so many rows of steps holds as many;
+    ``axis``: of the classes."""
     if expected.dtype.kind in "iu":
         return float(not np.array_equal(output, expected)), 1.0
     if not comparable(output, expected):
         return WRONG
-    classes = expected.shape[-1]
-    batch = expected.shape[0] if expected.ndim == 3 and expected.shape[1] > 1 else 1
-    decoded, right = (np.argmax(array, -1).reshape(batch, -1) for array in (np.asarray(output), expected))
+    classes = expected.shape[axis]
+    decided, right = (np.argmax(array, axis) for array in (np.asarray(output), expected))
+    batch = len(right) if right.ndim == 2 and right.shape[1] > 1 else 1
+    decided, right = decided.reshape(batch, -1), right.reshape(batch, -1)
     blank = max((0, classes - 1), key=lambda code: int(np.count_nonzero(right == code)))
-    texts = ((_decoded(one, blank), _decoded(other, blank)) for one, other in zip(decoded, right, strict=True))
-    differ = [not np.array_equal(one, other) for one, other in texts]
-    return float(sum(differ)), float(batch)
+    both = ((read(one, blank), read(other, blank)) for one, other in zip(decided, right, strict=True))
+    return float(sum(not np.array_equal(one, other) for one, other in both)), float(batch)
 
 
 def _decoded(codes: np.ndarray, blank: int) -> np.ndarray:
@@ -220,11 +237,35 @@ def _decoded(codes: np.ndarray, blank: int) -> np.ndarray:
     return np.asarray(codes[changes & (codes != blank)])
 
 
+def _as_it_is(codes: np.ndarray, blank: int) -> np.ndarray:
+    return codes
+
+
+SEQUENCES = {"text": _decoded, "exact_match": _as_it_is}
+"""Metrics of whole sequences: how each reads the best class of each step."""
+
+
+def _of_sequences(name: str, axis: int = -1) -> Compared:
+    """The share of sequences that stay as they are, if classes lie along ``axis``."""
+    read = SEQUENCES[name]
+    where_classes_are = (
+        "[batch, steps, classes]" if axis < 0 else f"of two or three axes, with classes along axis {axis}"
+    )
+    return Compared(
+        name,
+        f"an output of scores, {where_classes_are}",
+        takes=lambda array: is_text(array, axis),
+        usual=is_usually_text if read is _decoded else lambda array: False,
+        terms=lambda output, expected: _sequences_lost(output, expected, read, axis),
+        counts=True,
+    )
+
+
 def _decibels(error: float) -> float | None:
     return -20.0 * math.log10(error) if error > 0.0 else None
 
 
-NAMED: Mapping[str, Compared | TopK] = {
+NAMED: Mapping[str, Compared | TopK | Recall] = {
     metric.name: metric
     for metric in (
         Compared(
@@ -246,14 +287,9 @@ NAMED: Mapping[str, Compared | TopK] = {
             reached=_decibels,
             best=None,
         ),
-        Compared(
-            "text",
-            "an output of scores, [batch, steps, classes]",
-            takes=is_text,
-            usual=is_usually_text,
-            terms=_text_lost,
-            counts=True,
-        ),
+        _of_sequences("text"),
+        _of_sequences("exact_match"),
+        Recall("recall@10", 10),
         TopK("top1", 1),
         TopK("top5", 5),
     )

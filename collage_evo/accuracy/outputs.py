@@ -87,8 +87,10 @@ def is_image(array: np.ndarray) -> bool:
     )
 
 
-def is_text(array: np.ndarray) -> bool:
-    return array.dtype.kind in "iu" or (array.ndim in (2, 3) and has_classes(array))
+def is_text(array: np.ndarray, axis: int = -1) -> bool:
+    """Whether it holds codes, or scores of classes along ``axis``."""
+    scores = array.ndim in (2, 3) and axis < array.ndim and holds_floats(array)
+    return array.dtype.kind in "iu" or (scores and array.shape[axis] > 1)
 
 
 def is_usually_text(array: np.ndarray) -> bool:

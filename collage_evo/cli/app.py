@@ -54,7 +54,8 @@ Metric = Annotated[
     typer.Option(
         "--metric",
         metavar="M",
-        help="Metric that the budget limits: agreement, cosine, psnr, text, top1, top5, or file.py:function.",
+        help="Metric that the budget limits: agreement, cosine, recall@10, psnr, text, exact_match, top1, top5, or "
+        "file.py:function.",
     ),
 ]
 EffortOption = Annotated[

@@ -7,6 +7,7 @@ import math
 import numpy as np
 import pytest
 
+from collage_evo.accuracy.choose import load_metric
 from collage_evo.accuracy.judge import Judgement, judge, judge_closely
 from collage_evo.accuracy.named import NAMED, usual_metrics
 from collage_evo.accuracy.samples import Sample, Values
@@ -86,6 +87,38 @@ def test_text_is_read_greedily_without_repeats_and_blanks() -> None:
     assert error("text", pair(np.array([4, 5, 6]), np.array([4, 5]))) == 1.0, "codes that are read already"
 
 
+def test_the_classes_of_a_text_may_lie_along_another_axis() -> None:
+    read, later = one_hot(0, 1, 1, 0, 2), one_hot(1, 0, 1, 1, 2)
+    first, other = (scores.transpose(0, 2, 1) for scores in (read, later))
+    assert judge([pair(first, other)], load_metric("text@1")) == 1.0, "1 2 and 1 1 2"
+    assert judge([pair(first, one_hot(1, 0, 0, 2, 2).transpose(0, 2, 1))], load_metric("text@1")) == 0.0
+    with pytest.raises(
+        InputError, match="text@3 needs an output of scores, of two or three axes, with classes along axis 3"
+    ):
+        load_metric("text@3").reference([pair(first, first)[0]])
+
+
+def test_an_exact_match_is_of_every_step_and_of_texts_of_any_length() -> None:
+    same, blank = pair(one_hot(1, 2, 0), 2 * one_hot(1, 2, 0)), pair(one_hot(1, 1, 2, 0), one_hot(1, 0, 2, 0))
+    batch = pair(np.concatenate([one_hot(1, 2)] * 2), np.concatenate([one_hot(1, 2), one_hot(2, 2)]))
+    found = judged("exact_match", same, blank, pair(np.array([4, 5, 6, 7]), np.array([4, 5, 6, 7])))
+    assert (found.error, found.changed) == (pytest.approx(1 / 3), pytest.approx(1 / 3))
+    assert found.low is not None
+    assert error("text", blank) == 0.0, "a text is the same without its blanks"
+    assert error("exact_match", batch) == 0.5
+
+
+def test_the_least_cosine_is_that_of_the_worst_sample_whatever_its_length() -> None:
+    def turned(steps: int, angle: float) -> Pair:
+        tokens, other = np.tile([1.0, 0.0], (1, steps, 1)), [math.cos(angle), math.sin(angle)]
+        return pair(tokens, np.tile(other, (1, steps, 1)))
+
+    pairs = [turned(3, 0.0), turned(5, 0.2), turned(9, 0.1)]
+    found = judge_closely(pairs, NAMED["cosine"], "worst")
+    assert found.error == found.worst == pytest.approx(1.0 - math.cos(0.2))
+    assert found.beyond(0.01) == 1
+
+
 def test_top_k_is_the_share_of_labels_among_the_largest_and_may_rise() -> None:
     scores = [[0.1, 0.2, 0.3, 0.4]]
     lost, won = pair(scores, [scores[0][::-1]], 3), pair(scores, [scores[0][::-1]], 0)
@@ -97,7 +130,7 @@ def test_top_k_is_the_share_of_labels_among_the_largest_and_may_rise() -> None:
 
 
 def test_what_is_not_finite_is_wrong() -> None:
-    for name in ("agreement", "cosine", "psnr", "text"):
+    for name in ("agreement", "cosine", "psnr", "text", "exact_match"):
         broken = np.full((1, 3, 4), np.nan)
         assert error(name, pair(one_hot(1, 2, 3), broken)) == math.inf, name
         assert error(name, pair(one_hot(1, 2, 3), one_hot(1, 2))) == math.inf, name
