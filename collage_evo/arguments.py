@@ -23,7 +23,7 @@ from collage_evo.yaml_values import nested
 
 Model = str | os.PathLike[str] | bytes | onnx.ModelProto | ModelFile
 Arrays = Mapping[str, Any]
-Shapes = Mapping[str, Sequence[Any]] | Literal["auto"]
+Shapes = Mapping[str, Any] | Literal["auto"]
 ConfigLike = Config | Mapping[str, Any] | str | os.PathLike[str]
 Precision = Literal["exact", "mixed"]
 
@@ -46,11 +46,14 @@ def shape_keys(shapes: Shapes | None) -> dict[str, Any]:
     """The keys for these shapes; tuples and NumPy's integers become YAML's types."""
     if shapes is None or shapes == "auto":
         return {"model.sizes": "smallest"} if shapes else {}
-    full = {
-        name: [list(map(int, part)) if isinstance(part, Sequence) else int(part) for part in parts]
-        for name, parts in shapes.items()
-    }
-    return {"model.shapes": full}
+    return {"model.shapes": {name: _plain(sizes) for name, sizes in shapes.items()}}
+
+
+def _plain(sizes: Any) -> Any:
+    """A size, a range such as ``1..512``, or a sequence of these, in YAML's types."""
+    if isinstance(sizes, str):
+        return sizes
+    return list(map(_plain, sizes)) if isinstance(sizes, Sequence) else int(sizes)
 
 
 def resolve(

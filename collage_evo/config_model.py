@@ -2,14 +2,15 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import Any, Literal
 
 from pydantic import BaseModel, ConfigDict, Field, field_validator
 
 from collage_evo.errors import ConfigError
+from collage_evo.graph.load.open_shapes import Dimension, Shapes
 
-Shapes = dict[str, list[int]]
-"""Full shape of each input that has one."""
+__all__ = ["LARGEST", "ModelConfig", "Section", "Shapes", "has_ranges"]
 LARGEST = 2**63 - 1
 """What ONNX has room for as a size."""
 
@@ -22,10 +23,11 @@ class Section(BaseModel):
 
 class ModelConfig(Section):
     source: str = Field(description="Path of an ONNX file, or builtin:NAME (builtin:resnet50).")
-    shapes: dict[str, list[int | list[int]]] = Field(
+    shapes: dict[str, int | str | list[int | str | list[int]]] = Field(
         default_factory=dict,
         description="Full shape of each input that has a dynamic dimension; or several shapes, one for each profile "
-        "that the answer is to be fast for (an input with one shape has it in all).",
+        "that the answer is to be fast for (an input with one shape has it in all); or ranges as 1..512, in place of "
+        "sizes or by the name of a dimension, for one answer that is fast on average for all of them.",
     )
     sizes: Literal["ask", "smallest"] = Field(
         "ask", description="For dynamic dimensions whose size nothing tells: ask, or take the smallest that run."
@@ -37,6 +39,10 @@ class ModelConfig(Section):
     def _check_shapes(cls, value: Any) -> Any:
         if not isinstance(value, dict):
             raise ValueError("give a shape for each input, as {input: [1, 3, 224, 224]}")
+        if has_ranges(value):
+            for name, sizes in value.items():
+                _check_ranges(name, sizes)
+            return value
         counts = {name: _count(name, shapes) for name, shapes in value.items()}
         several = {name: count for name, count in counts.items() if count > 1}
         if len(set(several.values())) > 1:
@@ -46,7 +52,14 @@ class ModelConfig(Section):
 
     @property
     def profiles(self) -> tuple[Shapes, ...]:
-        """The shapes of each profile; one without shapes where none are given."""
+        """The shapes of each profile; one without shapes where none are given.
+
+        Raises:
+            ConfigError: sizes are ranges.
+        """
+        if has_ranges(self.shapes):
+            written = ", ".join(f"{name}: {sizes}" for name, sizes in self.shapes.items()).replace("'", "")
+            raise ConfigError(f"model.shapes has ranges ({written}), which only run takes: give sizes")
         several = {name: _shapes(sizes) for name, sizes in self.shapes.items()}
         count = max((len(shapes) for shapes in several.values()), default=1)
         return tuple({name: shapes[k % len(shapes)] for name, shapes in several.items()} for k in range(count))
@@ -55,11 +68,28 @@ class ModelConfig(Section):
         """The shapes of the only profile.
 
         Raises:
-            ConfigError: there are several.
+            ConfigError: there are several, or ranges.
         """
         if len(self.profiles) > 1:
             raise ConfigError(f"model.shapes gives {len(self.profiles)} profiles; only run takes several: give one")
         return self.profiles[0]
+
+
+def has_ranges(shapes: Mapping[str, Any]) -> bool:
+    """Whether some of ``shapes`` are ranges of sizes, such as ``1..512``."""
+    several = (sizes if isinstance(sizes, list) else [sizes] for sizes in shapes.values())
+    return any(isinstance(size, str) for sizes in several for size in sizes)
+
+
+def _check_ranges(name: str, sizes: Any) -> None:
+    """Require sizes or ranges."""
+    for size in sizes if isinstance(sizes, list) else [sizes]:
+        if isinstance(size, list):
+            raise ValueError(f"{name} is a list of shapes, which does not go with ranges: give one shape or ranges")
+        try:
+            Dimension.read(size)
+        except ValueError as error:
+            raise ValueError(f"{name} is {sizes}: {error}") from None
 
 
 def _count(name: str, shapes: Any) -> int:
@@ -71,7 +101,7 @@ def _count(name: str, shapes: Any) -> int:
     return len(shapes) if several else 1
 
 
-def _shapes(sizes: list[int | list[int]]) -> list[list[int]]:
+def _shapes(sizes: Any) -> list[list[int]]:
     """One shape or several, as several."""
     shapes = [part for part in sizes if isinstance(part, list)]
-    return shapes or [[part for part in sizes if isinstance(part, int)]]
+    return shapes or [list(sizes)]

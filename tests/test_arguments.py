@@ -15,6 +15,8 @@ from collage_evo.graph.load.functions import load_function
 def test_shapes_of_the_python_interface_are_the_same_keys() -> None:
     sizes = {"x": ((1, np.int64(3)), [8, 3]), "k": (2,)}
     assert shape_keys(sizes) == {"model.shapes": {"x": [[1, 3], [8, 3]], "k": [2]}}
+    ranges = {"sequence": "1..512", "batch": np.int64(1), "x": (1, "32..640")}
+    assert shape_keys(ranges) == {"model.shapes": {"sequence": "1..512", "batch": 1, "x": [1, "32..640"]}}
     assert shape_keys("auto") == {"model.sizes": "smallest"}
     assert shape_keys(None) == {}
 

@@ -9,7 +9,7 @@ import yaml
 from pydantic import ValidationError
 
 from collage_evo.config_errors import explain
-from collage_evo.config_model import ModelConfig
+from collage_evo.config_model import ModelConfig, has_ranges
 from collage_evo.errors import ConfigError
 from collage_evo.graph.load.data import given_inputs
 from collage_evo.graph.load.load import ModelFile
@@ -23,6 +23,7 @@ def shape_values(text: str | None, file: ModelFile) -> dict[str, Any]:
     """Values of keys for ``text``, which is YAML without braces, ``auto``, or the sizes of a single input.
 
     A name is that of an input, or that of a symbolic dimension in ``file``, which may have a size in each profile.
+    Ranges such as ``1..512`` keep the names that they have.
 
     Raises:
         ConfigError: ``text`` is no shapes, needs names because several inputs are open, or lacks a dimension.
@@ -33,7 +34,9 @@ def shape_values(text: str | None, file: ModelFile) -> dict[str, Any]:
     if text.strip() == AUTO:
         return {"sizes": "smallest"}
     read = _read(text)
-    named = {_only_open_input(text, file): read} if isinstance(read, list) else _by_dimension(text, read, file)
+    named: Mapping[str, Any] = {_only_open_input(text, file): read} if isinstance(read, list) else read
+    if isinstance(read, dict) and not has_ranges(read):
+        named = _by_dimension(text, read, file)
     try:
         return {"shapes": ModelConfig(source="any", shapes=named).shapes}
     except ValidationError as error:

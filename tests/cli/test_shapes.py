@@ -43,6 +43,13 @@ def test_symbolic_dimensions_give_the_shapes_of_all_inputs_that_have_them(tmp_pa
     assert mixed == {"ids": [1, 3], "key": [1, 4, 7, 64]}
 
 
+def test_ranges_keep_the_names_that_they_have(tmp_path: Path) -> None:
+    asked = shapes(tmp_path, "sequence: 1..512, past: 7", **DECODER)
+    assert asked == {"sequence": "1..512", "past": 7}
+    assert shapes(tmp_path, "[1..8, 1..64]", ids=["n", "l"]) == {"ids": ["1..8", "1..64"]}
+    assert shapes(tmp_path, "ids: [1, 3, 32..640]", **DECODER) == {"ids": [1, 3, "32..640"]}
+
+
 def test_without_shapes_the_model_is_not_read() -> None:
     nowhere = ModelFile("nowhere.onnx")
     assert shape_values("auto", nowhere) == {"sizes": "smallest"}
@@ -65,6 +72,8 @@ TWO: dict[str, list[int | str]] = {"ids": ["n", "l"], "mask": ["n", "l"]}
         ("[1, 64]", {"ids": [1, 64]}, ("leaves no size open",)),
         ("sequence: 1", DECODER, ("give all sizes, or the shape, of key: [1, 4, past, 64]",)),
         ("sequence: [1, 2], past: [1, 2, 3]", DECODER, ("sequence has 2, past has 3",)),
+        ("sequence: 9..1, past: 2", DECODER, ("--shapes: sequence is 9..1", "as 1..9")),
+        ("sequence: 1..9, past: [[1]]", DECODER, ("past is a list of shapes, which does not go with ranges",)),
         ("sequence: -1, past: 2", DECODER, ("ids is [1, -1]",)),
     ],
 )

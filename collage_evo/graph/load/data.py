@@ -35,7 +35,7 @@ MOST = 4000
 def read_feeds(
     source: str | Path,
     model: onnx.ModelProto,
-    shapes: Mapping[str, Sequence[int]] | None = None,
+    shapes: Mapping[str, Sequence[int | None]] | None = None,
     labels: bool = False,
 ) -> tuple[Feeds, ...]:
     """The samples in ``source``, each with one array for every input of ``model``.
@@ -48,7 +48,7 @@ def read_feeds(
             Arrays may hold many samples: see :func:`collage_evo.graph.load.batches.samples_of`. Samples come in the
             order of their names. Nothing is unpickled.
         model: arrays must match its declared types; a dimension that it leaves open takes any size.
-        shapes: of inputs whose dimensions the model leaves open.
+        shapes: of inputs whose dimensions the model leaves open; None for a size that varies.
         labels: also take arrays that are no inputs of the model.
 
     Raises:
