@@ -1,0 +1,136 @@
+"""The few shapes that stand for a distribution of shapes, and how far the expected latency is off with them."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import numpy as np
+import pytest
+
+from collage_evo.graph.load.distribution import Distribution, elements, representatives, timed_batch
+from collage_evo.graph.load.open_shapes import Shapes
+
+COUNT = 60
+LENGTHS = {"queries": (16, 0.6), "sentences": (32, 0.7), "texts": (85, 0.9), "lines": (24, 0.35)}
+"""Median and standard deviation of the logarithm."""
+
+
+def lengths(kind: str, seed: int, count: int = COUNT) -> Distribution:
+    """The distribution of the lengths of ``count`` samples, 4 to 512, of an encoder's two inputs."""
+    median, deviation = LENGTHS[kind]
+    drawn = np.exp(np.random.default_rng(seed).normal(np.log(median), deviation, count))
+    sizes = np.clip(np.rint(drawn), 4, 512).astype(int).tolist()
+    return Distribution.of([{"ids": [1, size], "mask": [1, size]} for size in sizes])
+
+
+def latency(affine: float, quadratic: float) -> Callable[[Shapes], float]:
+    """Milliseconds of an encoder: a constant, a part in proportion to the length, and that of attention."""
+    return lambda shapes: 0.5 + affine * shapes["ids"][1] + quadratic * shapes["ids"][1] ** 2
+
+
+def stepped(kind: str) -> Callable[[Shapes], float]:
+    """Milliseconds of a library with another kernel for short inputs."""
+    short = 0.7 * LENGTHS[kind][0]
+    return lambda shapes: 0.5 + shapes["ids"][1] * (0.14 if shapes["ids"][1] < short else 0.2)
+
+
+COSTS = {"affine": latency(0.2, 0), "little attention": latency(0.2, 4e-5), "much": latency(0.2, 6e-4)}
+
+
+def test_a_distribution_counts_distinct_shapes() -> None:
+    found = Distribution.of([{"x": [1, 5]}, {"x": (1, 3)}, {"x": [1, 5]}])
+    assert found == Distribution(({"x": [1, 5]}, {"x": [1, 3]}), (2, 1))
+    assert found.expected(elements) == pytest.approx(13 / 3)
+    assert elements({"x": [2, 3], "scalar": []}) == 7
+
+
+def test_representatives_stand_in_the_middle_of_each_third_of_the_time_and_the_longest_is_one() -> None:
+    shapes = tuple({"x": [n]} for n in (70, 20, 10, 60))
+    found = representatives(shapes, (1, 6, 12, 2))
+    assert [shapes[one.place]["x"][0] for one in found] == [10, 20, 60, 70]
+    assert [one.weight for one in found] == pytest.approx([12 / 21, 6 / 21, 2 / 21, 1 / 21]), "nobody else has any"
+
+
+@pytest.mark.parametrize("kind", LENGTHS)
+@pytest.mark.parametrize("seed", range(10))
+def test_weights_are_positive_and_add_up_and_the_expected_cost_is_right(kind: str, seed: int) -> None:
+    given = lengths(kind, seed)
+    found = representatives(given.shapes, given.counts)
+    assert 2 <= len(found) <= 4
+    assert all(one.weight > 0 for one in found)
+    assert sum(one.weight for one in found) == pytest.approx(1)
+    mean = sum(one.weight * elements(given.shapes[one.place]) for one in found)
+    assert mean == pytest.approx(given.expected(elements), rel=1e-5)
+    costs = [elements(given.shapes[one.place]) for one in found]
+    assert costs == sorted(costs)
+    assert costs[-1] == max(map(elements, given.shapes))
+
+
+@pytest.mark.parametrize("counts", [(5000, 1, 1, 1), (1, 1, 1, 5000), (1, 5000, 1, 2)])
+def test_also_where_one_shape_takes_nearly_all_of_the_time(counts: tuple[int, ...]) -> None:
+    shapes = tuple({"x": [n]} for n in (1, 8, 64, 512))
+    found = representatives(shapes, counts)
+    assert {int(np.argmax(counts)), 3} <= {one.place for one in found}
+    mean = sum(one.weight * elements(shapes[one.place]) for one in found)
+    assert mean == pytest.approx(Distribution(shapes, counts).expected(elements), rel=0.02)
+
+
+def test_a_long_sample_among_many_short_ones_does_not_stand_alone() -> None:
+    shapes, counts = ({"x": [1]}, {"x": [10**6]}), (1000, 1)
+    found = representatives(shapes, counts)
+    assert {one.place: one.weight for one in found} == pytest.approx({0: 1000 / 1001, 1: 1 / 1001})
+
+
+def test_one_shape_is_its_own_representative() -> None:
+    assert representatives(({"x": [7]},), (60,)) == ((0, 1.0),)
+    assert timed_batch(({"x": [7]},), (60,), elements, 4) == (0, 0, 0, 0)
+    assert timed_batch(({"x": [7]}, {"x": [9]}), (1, 1), elements, 4) == (0, 1)
+
+
+def test_a_measured_cost_takes_the_place_of_the_elements() -> None:
+    given = lengths("texts", 0)
+    cost = stepped("texts")
+    found = representatives(given.shapes, given.counts, cost)
+    mean = sum(one.weight * cost(given.shapes[one.place]) for one in found)
+    assert mean == pytest.approx(given.expected(cost), rel=1e-5)
+
+
+def errors(kind: str, cost: Callable[[Shapes], float], n: int = 8) -> tuple[float, float]:
+    """Mean relative errors of the expected latency, of representatives and of a batch of ``n``: by elements only."""
+    found = []
+    for seed in range(20):
+        given = lengths(kind, seed)
+        weighted = representatives(given.shapes, given.counts)
+        batch = timed_batch(given.shapes, given.counts, elements, n)
+        means = (
+            sum(one.weight * cost(given.shapes[one.place]) for one in weighted),
+            np.mean([cost(given.shapes[place]) for place in batch]),
+        )
+        found.append([abs(float(mean) / given.expected(cost) - 1) for mean in means])
+    weighted_error, batch_error = np.mean(found, axis=0)
+    return float(weighted_error), float(batch_error)
+
+
+@pytest.mark.parametrize("kind", LENGTHS)
+@pytest.mark.parametrize("cost", COSTS)
+def test_the_expected_latency_of_a_transformer_is_right_without_a_measurement(kind: str, cost: str) -> None:
+    weighted, batch = errors(kind, COSTS[cost])
+    assert weighted < 0.005
+    assert batch < 0.015
+    assert weighted < batch
+
+
+@pytest.mark.parametrize("kind", LENGTHS)
+def test_where_latency_has_a_step_a_batch_is_nearer(kind: str) -> None:
+    weighted, batch = errors(kind, stepped(kind))
+    assert batch < weighted < 0.05
+    assert batch < 0.015
+
+
+def test_a_batch_takes_a_sample_of_each_part_of_the_distribution() -> None:
+    given = lengths("texts", 3)
+    batch = timed_batch(given.shapes, given.counts, elements, 6)
+    every = np.repeat([elements(one) for one in given.shapes], given.counts)
+    bounds = np.quantile(every, np.arange(7) / 6)
+    for place, low, high in zip(batch, bounds, bounds[1:], strict=False):
+        assert low <= elements(given.shapes[place]) <= high
