@@ -4,18 +4,32 @@ from __future__ import annotations
 
 import shlex
 from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 from collage_evo.accuracy.samples import Sample
 from collage_evo.config import Config
-from collage_evo.config_model import Shapes
+from collage_evo.config_model import Shapes, has_ranges
 from collage_evo.errors import InputError
 from collage_evo.graph.load.data import input_dims, read_feeds
+from collage_evo.graph.load.distribution import Distribution
 from collage_evo.graph.load.load import ModelFile
+from collage_evo.graph.load.open_shapes import OpenShapes
+from collage_evo.graph.load.ranges import shapes_in_ranges, shapes_of_samples
 from collage_evo.run.store import Store
 
 PROFILES = "profiles"
+DRAWN = 60
+"""Shapes that stand for a range of sizes without data. Chosen: by it the expected size of 1..512 is known within
+1 %."""
+
+
+@dataclass(frozen=True)
+class FixedShapes:
+    """Shapes of the inputs in each profile of a run."""
+
+    profiles: tuple[Shapes, ...]
 
 
 def model_file(config: Config) -> ModelFile:
@@ -23,7 +37,7 @@ def model_file(config: Config) -> ModelFile:
     return ModelFile(config.model.source, config.model.seed)
 
 
-def read_samples(config: Config, shapes: Shapes, file: ModelFile) -> tuple[Sample, ...]:
+def read_samples(config: Config, shapes: Mapping[str, Sequence[int | None]], file: ModelFile) -> tuple[Sample, ...]:
     """The samples of ``data.source``, those in one array cut by ``shapes``; none where it is not given.
 
     Arrays that are no inputs of the model in ``file`` are labels if there is a metric.
@@ -57,6 +71,45 @@ def profiles_of(config: Config, file: ModelFile) -> tuple[Shapes, ...]:
         if shapes not in profiles:
             profiles.append(shapes)
     return tuple(profiles)
+
+
+def shapes_of_run(config: Config, file: ModelFile) -> FixedShapes | OpenShapes:
+    """The profiles that a run has an answer for each of, or the shapes that one open answer is for.
+
+    ``model.shapes`` decides: ranges mean an open answer, shapes one for each profile. Without them the samples do:
+    several shapes among them mean an open answer. Several ranks of an input are profiles, since no answer takes them.
+
+    Raises:
+        InputError: see :func:`read_samples`; or ``model.shapes`` does not fit the model.
+    """
+    if has_ranges(config.model.shapes):
+        return shapes_in_ranges(file.declared, config.model.shapes)
+    profiles = profiles_of(config, file)
+    ranks = {tuple((name, len(shape)) for name, shape in shapes.items()) for shapes in profiles}
+    if config.model.shapes or len(profiles) == 1 or len(ranks) > 1:
+        return FixedShapes(profiles)
+    return shapes_of_samples(file.declared, profiles)
+
+
+def samples_in(config: Config, shapes: OpenShapes, file: ModelFile) -> tuple[Sample, ...]:
+    """The samples of ``data.source``; none where it is not given.
+
+    Raises:
+        InputError: see :func:`read_samples`; or a sample is outside of ``shapes``.
+    """
+    samples = read_samples(config, shapes.sizes, file)
+    for number, sample in enumerate(samples):
+        if outside := shapes.outside(_shapes(sample, sample.feeds)):
+            where = f"sample {number} of {config.data.source} has {outside}"
+            raise InputError(f"{where}: leave it out of the data, or give a wider range with --shapes")
+    return samples
+
+
+def distribution_of(shapes: OpenShapes, samples: Sequence[Sample], seed: int) -> Distribution:
+    """How often inputs of each of ``shapes`` occur: in the ``samples``, or without any in ``DRAWN`` drawn ones."""
+    if not samples:
+        return Distribution.of(shapes.drawn(DRAWN, seed))
+    return Distribution.of(_shapes(sample, sample.feeds) for sample in samples)
 
 
 def saved_profiles(config: Config, directory: Path, file: ModelFile) -> tuple[Shapes, ...]:

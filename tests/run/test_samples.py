@@ -13,19 +13,20 @@ import onnx
 import pytest
 
 from collage_evo.accuracy.limits import Limits
-from collage_evo.accuracy.samples import read_samples
+from collage_evo.accuracy.samples import Sample, read_samples
 from collage_evo.backends.registry import get_backend
 from collage_evo.backends.select import whole_variants
 from collage_evo.backends.variants import Arithmetic
 from collage_evo.config import parse_config
 from collage_evo.errors import InputError
 from collage_evo.fitness.judging import Judge
+from collage_evo.graph.load.open_shapes import Dimension, OpenShapes
 from collage_evo.graph.prepare import PreparedModel
 from collage_evo.models.builder import Builder
 from collage_evo.report.progress import LineReporter
 from collage_evo.run.context import RunContext, Workplace
 from collage_evo.run.open import decide_limits
-from collage_evo.run.samples import model_file
+from collage_evo.run.samples import FixedShapes, distribution_of, model_file, samples_in, shapes_of_run
 from collage_evo.run.stages import model as stage
 from collage_evo.run.stages import samples as parts
 from collage_evo.run.stages.samples import SAMPLES, Sampled, calibration_feeds, held_out_samples
@@ -210,9 +211,7 @@ def test_a_share_of_a_metric_is_one_of_what_the_model_reaches(tmp_path: Path) ->
     assert limits.with_budget("exact").budget == 0.0
     (tmp_path / "q.py").unlink()
     assert limits_of(run) == limits, "decided once"
-    assert [int(sample.labels["label"][0]) for sample in read_samples(run.files.search)] == numbers(
-        run, "search"
-    )
+    assert [int(sample.labels["label"][0]) for sample in read_samples(run.files.search)] == numbers(run, "search")
 
 
 def test_a_metric_needs_data_and_says_what_it_raised(tmp_path: Path) -> None:
@@ -301,3 +300,67 @@ def test_choices_that_rounding_changes_in_one_sample_are_excused(part: str, tmp_
         assert bool(limits.excused) == excused
         last = int(read_samples(run.work / f"{part}.npz")[-1].feeds["x"][0, 0]) - 2
         x[last, 1:] = (1 + 2.0**-23 * order)[1:]
+
+
+def asked(folder: Path, *lengths: int, **sections: object) -> tuple[FixedShapes | OpenShapes, tuple[Sample, ...]]:
+    """What a run of a model of open batch and length makes of samples of these lengths, and those that it takes."""
+    net = Builder("open")
+    onnx.save(net.model(net.op("Relu", net.input("x", ("batch", "length")))), folder / "m.onnx")
+    for number, length in enumerate(lengths):
+        np.savez(folder / f"{number:02}.npz", x=np.ones((1, length), np.float32))
+    data = {"data": {"source": str(folder)}} if lengths else {}
+    config = parse_config({"model": {"source": str(folder / "m.onnx"), **sections}, **data}, (), "test")
+    found, file = shapes_of_run(config, model_file(config)), model_file(config)
+    return found, samples_in(config, found, file) if isinstance(found, OpenShapes) else ()
+
+
+def test_samples_of_several_shapes_mean_one_open_answer_unless_shapes_are_given(tmp_path: Path) -> None:
+    found, samples = asked(tmp_path, 7, 4, 7, 250)
+    dimensions = (Dimension(1, 1, "batch"), Dimension(4, 250, "length"))
+    assert found == OpenShapes({"x": dimensions})
+    assert [sample.feeds["x"].shape[1] for sample in samples] == [7, 4, 7, 250]
+    assert distribution_of(OpenShapes({"x": dimensions}), samples, 0).counts == (2, 1, 1)
+    assert asked(tmp_path, shapes={"x": [1, 7]})[0] == FixedShapes(({"x": [1, 7]},))
+    assert asked(tmp_path, 7, 4, shapes={"x": [[1, 7], [1, 4]]})[0] == FixedShapes(({"x": [1, 7]}, {"x": [1, 4]}))
+
+
+def test_samples_of_one_shape_and_none_at_all_mean_what_they_meant(tmp_path: Path) -> None:
+    assert asked(tmp_path)[0] == FixedShapes(({},))
+    assert asked(tmp_path, 7, 7)[0] == FixedShapes(({"x": [1, 7]},))
+
+
+def test_ranges_mean_an_open_answer_with_and_without_samples(tmp_path: Path) -> None:
+    found, samples = asked(tmp_path, shapes={"length": "1..512", "batch": "1..8"})
+    assert found == OpenShapes({"x": (Dimension(1, 8, "batch"), Dimension(1, 512, "length"))})
+    assert samples == ()
+    assert sum(distribution_of(found, samples, 0).counts) == 60
+    assert distribution_of(found, samples, 0) == distribution_of(found, samples, 0)
+    found, samples = asked(tmp_path, 7, 7, 9, shapes={"length": "1..512", "batch": 1})
+    assert isinstance(found, OpenShapes)
+    assert distribution_of(found, samples, 0).counts == (2, 1)
+    with pytest.raises(InputError, match=r"sample 1 of .* has x \[1, 600\], outside of length: 1..512: leave it out"):
+        asked(tmp_path, 7, 600, shapes={"length": "1..512", "batch": 1})
+
+
+def test_an_array_of_many_samples_is_cut_where_the_batch_is_fixed(tmp_path: Path) -> None:
+    np.savez(tmp_path / "00.npz", x=np.ones((6, 9), np.float32))
+    net = Builder("open")
+    onnx.save(net.model(net.op("Relu", net.input("x", ("batch", "length")))), tmp_path / "m.onnx")
+    model = {"source": str(tmp_path / "m.onnx"), "shapes": {"batch": 1, "length": "1..16"}}
+    config = parse_config({"model": model, "data": {"source": str(tmp_path / "00.npz")}}, (), "test")
+    found = shapes_of_run(config, model_file(config))
+    assert isinstance(found, OpenShapes)
+    assert [sample.feeds["x"].shape for sample in samples_in(config, found, model_file(config))] == [(1, 9)] * 6
+
+
+def test_inputs_of_several_ranks_stay_profiles(tmp_path: Path) -> None:
+    value = onnx.helper.make_tensor_value_info("x", onnx.TensorProto.FLOAT, None)
+    output = onnx.helper.make_tensor_value_info("y", onnx.TensorProto.FLOAT, None)
+    graph = onnx.helper.make_graph([onnx.helper.make_node("Relu", ["x"], ["y"])], "g", [value], [output])
+    onnx.save(onnx.helper.make_model(graph), tmp_path / "m.onnx")
+    for number, shape in enumerate(((3,), (3, 4))):
+        np.savez(tmp_path / f"{number}.npz", x=np.ones(shape, np.float32))
+    config = parse_config(
+        {"model": {"source": str(tmp_path / "m.onnx")}, "data": {"source": str(tmp_path)}}, (), "test"
+    )
+    assert shapes_of_run(config, model_file(config)) == FixedShapes(({"x": [3]}, {"x": [3, 4]}))
