@@ -17,6 +17,10 @@ from collage_evo.graph.load.distribution import Distribution
 from collage_evo.graph.load.load import ModelFile
 from collage_evo.graph.load.open_shapes import OpenShapes
 from collage_evo.graph.load.ranges import shapes_in_ranges, shapes_of_samples
+from collage_evo.graph.load.trial import Trial, require_range, require_samples
+from collage_evo.graph.reference.reference import Reference
+from collage_evo.hardware.memory import usable_memory
+from collage_evo.hardware.slots import usable_cores
 from collage_evo.run.store import Store
 
 PROFILES = "profiles"
@@ -103,6 +107,23 @@ def samples_in(config: Config, shapes: OpenShapes, file: ModelFile) -> tuple[Sam
             where = f"sample {number} of {config.data.source} has {outside}"
             raise InputError(f"{where}: leave it out of the data, or give a wider range with --shapes")
     return samples
+
+
+def require_runs(
+    config: Config, shapes: OpenShapes, samples: Sequence[Sample], file: ModelFile, timeout_s: float | None
+) -> None:
+    """Require that the model runs on the ``samples``, and on the ranges of ``model.shapes``.
+
+    Raises:
+        InputError: it does not; the message names the sample, its shape and the limit.
+    """
+    loaded = file.load(shapes.smallest)
+    model = loaded.dynamic or loaded.original
+    reference = Reference(model, len(usable_cores()), timeout_s=timeout_s)
+    if samples:
+        require_samples(model, reference, [sample.feeds for sample in samples], str(config.data.source))
+    if has_ranges(config.model.shapes):
+        require_range(Trial(model, reference), shapes, usable_memory())
 
 
 def distribution_of(shapes: OpenShapes, samples: Sequence[Sample], seed: int) -> Distribution:

@@ -26,7 +26,14 @@ from collage_evo.models.builder import Builder
 from collage_evo.report.progress import LineReporter
 from collage_evo.run.context import RunContext, Workplace
 from collage_evo.run.open import decide_limits
-from collage_evo.run.samples import FixedShapes, distribution_of, model_file, samples_in, shapes_of_run
+from collage_evo.run.samples import (
+    FixedShapes,
+    distribution_of,
+    model_file,
+    require_runs,
+    samples_in,
+    shapes_of_run,
+)
 from collage_evo.run.stages import model as stage
 from collage_evo.run.stages import samples as parts
 from collage_evo.run.stages.samples import SAMPLES, Sampled, calibration_feeds, held_out_samples
@@ -340,6 +347,34 @@ def test_ranges_mean_an_open_answer_with_and_without_samples(tmp_path: Path) -> 
     assert distribution_of(found, samples, 0).counts == (2, 1)
     with pytest.raises(InputError, match=r"sample 1 of .* has x \[1, 600\], outside of length: 1..512: leave it out"):
         asked(tmp_path, 7, 600, shapes={"length": "1..512", "batch": 1})
+
+
+def test_what_the_model_does_not_run_on_is_refused_before_a_search(tmp_path: Path) -> None:
+    net = Builder("rows")
+    onnx.save(net.model(net.op("Reshape", net.input("x", ("n",)), net.ints(-1, 4))), tmp_path / "m.onnx")
+
+    def check(*lengths: int, **sections: object) -> None:
+        for path in tmp_path.glob("*.npz"):
+            path.unlink()
+        for number, length in enumerate(lengths):
+            np.savez(tmp_path / f"{number}.npz", x=np.ones(length, np.float32))
+        model = {"source": str(tmp_path / "m.onnx"), **sections}
+        data = {"source": str(tmp_path)} if lengths else {}
+        config = parse_config({"model": model, "data": data}, (), "test")
+        file = model_file(config)
+        found = shapes_of_run(config, file)
+        assert isinstance(found, OpenShapes)
+        require_runs(config, found, samples_in(config, found, file), file, None)
+
+    check(4, 12, 8)
+    with pytest.raises(InputError, match=rf"sample 2 of {tmp_path} has x: \[7\]: .* leave it out of the data"):
+        check(4, 12, 7)
+    with pytest.raises(
+        InputError, match=r"model\.shapes: the model runs at both ends of the range, but not on x: \[9\]"
+    ):
+        check(shapes={"n": "4..24"})
+    with pytest.raises(InputError, match="not on x"):
+        check(4, 12, shapes={"n": "4..24"})
 
 
 def test_an_array_of_many_samples_is_cut_where_the_batch_is_fixed(tmp_path: Path) -> None:

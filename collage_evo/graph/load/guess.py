@@ -6,7 +6,6 @@ The user has to choose all others; the message names sizes that ran.
 
 from __future__ import annotations
 
-import contextlib
 import itertools
 import time
 from collections.abc import Iterator, Mapping, Sequence
@@ -15,8 +14,8 @@ import onnx
 
 from collage_evo.errors import InputError
 from collage_evo.graph.load.data import given_inputs
-from collage_evo.graph.load.inputs import random_inputs
 from collage_evo.graph.load.shapes import dynamic_inputs, is_tensor, open_axes, written
+from collage_evo.graph.load.trial import Trial, listed
 from collage_evo.graph.reference.reference import Reference
 
 USUAL = (224, 128, 640)
@@ -53,52 +52,38 @@ def complete_shapes(
     hints = _hints(model, complete)
     shape_of = {value.name: _started(value, hints) for value in missing}
     axes = [(name, axis) for name, shape in shape_of.items() for axis, size in enumerate(shape) if size == 0]
-    trial = _Trial(model, complete)
+    trial = Trial(model, Reference(model, timeout_s=TIMEOUT_S), complete)
     batched = any(0 in open_axes(value) and shape_of[value.name][0] == 1 for value in missing)
     notes = ("the batch is 1",) if batched else ()
     if not axes:
         return {**complete, **shape_of}, notes
-    sizes = trial.first(shape_of, axes, SIZES if any_shapes else (*USUAL, *SIZES))
+    sizes = _first(trial, model, shape_of, axes, SIZES if any_shapes else (*USUAL, *SIZES))
     if sizes is None:
         raise _asks(missing, _filled(shape_of, dict.fromkeys(axes, USUAL[0])))
     completed = _filled(shape_of, sizes)
     if any_shapes:
-        return {**complete, **completed}, (*notes, f"sizes are the smallest that run: {_listed(completed)}")
+        return {**complete, **completed}, (*notes, f"sizes are the smallest that run: {listed(completed)}")
     others = ((axis, other) for axis, size in sizes.items() for other in (2 * size, size + 1, size + 32))
-    if any(trial.runs(_filled(shape_of, {**sizes, axis: other})) for axis, other in others):
+    if not all(trial.refusal(_filled(shape_of, {**sizes, axis: other})) for axis, other in others):
         raise _asks(missing, completed)
-    return {**complete, **completed}, (*notes, f"sizes are the only ones that run: {_listed(completed)}")
+    return {**complete, **completed}, (*notes, f"sizes are the only ones that run: {listed(completed)}")
 
 
-class _Trial:
-    """Runs the model on shapes, each once."""
-
-    def __init__(self, model: onnx.ModelProto, shapes: Mapping[str, Sequence[int]]) -> None:
-        self._model, self._known = model, shapes
-        self._reference = Reference(model, timeout_s=TIMEOUT_S)
-        self._deadline = time.monotonic() + TIMEOUT_S
-        self._ran: dict[str, bool] = {}
-
-    def runs(self, shapes: Mapping[str, Sequence[int]]) -> bool:
-        """Whether ONNX Runtime runs the model on inputs of ``shapes``."""
-        key = _listed(shapes)
-        if key not in self._ran:
-            feeds, self._ran[key] = random_inputs(self._model, 0, {**self._known, **shapes}), False
-            with contextlib.suppress(InputError):
-                self._reference.run(feeds)
-                self._ran[key] = True
-        return self._ran[key]
-
-    def first(
-        self, shapes: Mapping[str, list[int]], axes: Sequence[Axis], sizes: Sequence[int]
-    ) -> dict[Axis, int] | None:
-        """Sizes for ``axes`` that run: those earlier in ``sizes`` come first."""
-        for chosen in _assignments(axes, sizes, _weight_sizes(self._model)):
-            if time.monotonic() > self._deadline:
-                return None
-            if self.runs(_filled(shapes, chosen)):
-                return chosen
-        return None
+def _first(
+    trial: Trial,
+    model: onnx.ModelProto,
+    shapes: Mapping[str, list[int]],
+    axes: Sequence[Axis],
+    sizes: Sequence[int],
+) -> dict[Axis, int] | None:
+    """Sizes for ``axes`` that run: those earlier in ``sizes`` come first."""
+    deadline = time.monotonic() + TIMEOUT_S
+    for chosen in _assignments(axes, sizes, _weight_sizes(model)):
+        if time.monotonic() > deadline:
+            return None
+        if not trial.refusal(_filled(shapes, chosen)):
+            return chosen
+    return None
 
 
 def _assignments(axes: Sequence[Axis], sizes: Sequence[int], forced: Sequence[int]) -> Iterator[dict[Axis, int]]:
@@ -152,14 +137,10 @@ def _filled(shapes: Mapping[str, Sequence[int]], sizes: Mapping[Axis, int]) -> d
     }
 
 
-def _listed(shapes: Mapping[str, Sequence[int]]) -> str:
-    return ", ".join(f"{name}: {list(shape)}" for name, shape in shapes.items())
-
-
 def _asks(missing: Sequence[onnx.ValueInfoProto], example: Mapping[str, Sequence[int]]) -> InputError:
     inputs = ", ".join(f"{value.name!r} {written(value)}" for value in missing)
     noun = "input has" if len(missing) == 1 else "inputs have"
-    shown = _listed(example)
+    shown = listed(example)
     return InputError(
         f"{noun} dynamic dimensions: {inputs}; give their sizes with --shapes '{shown}' (in a configuration "
         f"model.shapes: {{{shown}}}), or take the smallest that run with --shapes auto"
