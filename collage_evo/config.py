@@ -98,6 +98,11 @@ class AccuracyConfig(Section):
         description="Most samples that the search never sees, for the answer's error. More: a narrower interval; "
         "time at the end.",
     )
+    batch_invariant: bool = Field(
+        False,
+        description="Admit only answers whose outputs for a row move in a batch and beside padding at most twice as "
+        "far as those in float32, or by 1e-5. Where an answer takes open sizes the run measures this anyway.",
+    )
     int8_without_data: bool = Field(False, description="Let static int8 take part with ranges from random inputs.")
 
     @model_validator(mode="after")

@@ -89,6 +89,10 @@ SPENT_PRECISION = Rule(
     "spent_precision", "left out", "whole pieces in a precision of whose error a whole model takes {} of the budget",
     _KEY, key="policy.precision_spent",
 )
+BATCH_DEPENDENT = Rule(
+    "batch_dependent", "left out", "an engine in which the result of a row depends on the others of its batch, where "
+    "the answer has to be batch invariant", "It computes one scale from all rows, in each run.",
+)
 
 # Costs.
 SLOW_MATCH = Rule(

@@ -11,21 +11,20 @@ from __future__ import annotations
 import math
 import time
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from statistics import NormalDist
-from typing import Any, Literal
+from typing import Literal
 
 import numpy as np
 
+from collage_evo.accuracy.invariance import Invariance
 from collage_evo.accuracy.losses import Losses, Pairs
 from collage_evo.accuracy.metric import Metric, RelativeError
 from collage_evo.accuracy.named import usual_metrics
-from collage_evo.accuracy.samples import Sample, Values
+from collage_evo.accuracy.samples import Run, Sample, Values
 from collage_evo.errors import InputError
 from collage_evo.statistics import LEVEL, Interval, bootstrap_interval
 
-Run = Callable[[Values, Sequence[str]], Sequence[Any]]
-"""Maps inputs and names of outputs to these outputs, plain (``graph/ir/values.py``)."""
 Over = Literal["all", "worst"]
 """The error that counts: that of all samples together, or that of the sample with the largest error."""
 METRIC_BOOTSTRAPS, LEAST_BOOTSTRAPS = 200, 50
@@ -61,6 +60,7 @@ class Judgement:
         singles: the error of each sample; empty if the metric accepts no single samples.
         over: the error that counts.
         other_metrics: results of other usual metrics for such outputs.
+        invariance: how far rows move in a batch and beside padding, if the session has open sizes.
     """
 
     together: float
@@ -73,6 +73,7 @@ class Judgement:
     singles: tuple[float, ...] = ()
     over: Over = "all"
     other_metrics: tuple[Quality, ...] = ()
+    invariance: Invariance = field(default_factory=Invariance)
 
     @property
     def worst(self) -> float | None:

@@ -58,6 +58,13 @@ Metric = Annotated[
         "file.py:function.",
     ),
 ]
+BatchInvariant = Annotated[
+    bool | None,
+    typer.Option(
+        "--batch-invariant",
+        help="Only answers whose outputs for a row stay the same, up to rounding, in a batch and beside padding.",
+    ),
+]
 EffortOption = Annotated[
     Effort | None,
     typer.Option(
@@ -115,6 +122,7 @@ STANDS_FOR: Mapping[str, Sequence[str]] = {
     "--budget": ["accuracy.budget"],
     "--precision exact": ["accuracy.budget"],
     "--metric": ["accuracy.metric"],
+    "--batch-invariant": ["accuracy.batch_invariant"],
     "--like": ["search.like"],
     "--out": ["output.dir"],
 }

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from collage_evo.cli.app import (
+    BatchInvariant,
     Budget,
     Data,
     Debug,
@@ -50,6 +51,7 @@ def run(
     data: Data = None,
     budget: Budget = None,
     metric: Metric = None,
+    batch_invariant: BatchInvariant = None,
     precision: PrecisionOption = None,
     like: Like = None,
     out: Out = None,
@@ -72,12 +74,12 @@ def run(
     from collage_evo.yaml_values import overridden
 
     named = {"--effort": effort, "--time": time, "--threads": threads, "--shapes": shapes, "--data": data}
-    named["--for"] = processor
+    named |= {"--for": processor, "--batch-invariant": batch_invariant}
     named |= {"--precision exact": precision if precision == EXACT else None, "--budget": budget, "--metric": metric}
     require_given_once({**named, "--like": like, "--out": out}, overrides)
     keys = overridden(read_config(source), overrides or ())
     options = {"effort": effort, "time": time, "target.threads": threads, "target.processor": processor}
-    options["data.source"] = data
+    options |= {"data.source": data, "accuracy.batch_invariant": batch_invariant}
     config = resolve(keys, options, source, budget=budget, precision=precision, metric=metric, like=like)
     hold_process(config)
     seconds, file = None if resume else config.time, model_file(config)

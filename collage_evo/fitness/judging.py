@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import Any
 
 from collage_evo.accuracy.choose import load_metric
+from collage_evo.accuracy.invariance import Invariance, measure_invariance
 from collage_evo.accuracy.judge import Judgement, judge, judge_closely, run_samples
 from collage_evo.accuracy.losses import Pairs
 from collage_evo.accuracy.metric import Metric
@@ -247,6 +248,14 @@ class Judge:
     def closely(self, session: Session, samples: Path) -> Judgement:
         """The error of ``session`` over the samples in a file, with an interval."""
         return judge_closely(_run(session, read_samples(samples)), self.metric, self._setting.over)
+
+    def invariance(self, session: Session, samples: Path) -> Invariance:
+        """How far rows of the samples in a file move in a batch and beside padding, if sizes of ``session`` are
+        open."""
+        shapes = {name: session.program.tensors[name].shape for name in session.program.inputs}
+        return measure_invariance(
+            lambda feeds, names: plain(session.run(names, feeds)), read_samples(samples), shapes
+        )
 
 
 def _run(

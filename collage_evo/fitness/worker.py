@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 from collections.abc import Callable, Mapping
 from contextlib import nullcontext
+from dataclasses import replace
 from pathlib import Path
 from typing import Any, TextIO
 
@@ -146,7 +147,8 @@ class Worker:
 
     def _judge(self, job: JudgeJob) -> Judgement:
         with load_artifact(Path(job.artifact)) as session:
-            return self._context.judge.closely(session, Path(job.samples))
+            judgement = self._context.judge.closely(session, Path(job.samples))
+            return replace(judgement, invariance=self._context.judge.invariance(session, Path(job.samples)))
 
 
 def failure_of(error: Exception) -> Failure:

@@ -6,8 +6,8 @@ import math
 
 from collage_evo.accuracy.judge import Quality
 from collage_evo.accuracy.named import LABELS
-from collage_evo.report.result import Accuracy
-from collage_evo.report.words import describe_request, format_count, format_number
+from collage_evo.report.result import Accuracy, InvarianceResult
+from collage_evo.report.words import capitalised, describe_request, format_count, format_number
 
 
 def describe_loss(accuracy: Accuracy) -> str:
@@ -31,6 +31,14 @@ def _in_unit(error: float | None, accuracy: Accuracy) -> str:
     if error is None or not asked.endswith("%") or not accuracy.largest:
         return format_number(error)
     return f"{format_number(error / accuracy.largest * float(asked[:-1]))}%"
+
+
+def describe_invariance(found: InvarianceResult) -> str:
+    """How far a row moves, in one line."""
+    both = ((found.answer.batch, "in a batch"), (found.answer.padding, "beside padding"))
+    *further, last = ["alone", *(where for one, where in both if one is not None)]
+    answer, float32 = (format_number(one.largest) for one in (found.answer, found.float32))
+    return f"the same row {', '.join(further)} and {last} moves by at most {answer}, float32 by {float32}"
 
 
 def accuracy_notes(accuracy: Accuracy) -> list[str]:
@@ -57,7 +65,8 @@ def describe_accuracy(accuracy: Accuracy) -> str:
     notes = "".join(f" {note}." for note in accuracy.notes)
     errors = f"{what}: {', '.join(parts) or 'not known'}; {format_budget(accuracy.budget)}."
     singles = f" Single samples: {', '.join(_singles(accuracy))}." if _singles(accuracy) else ""
-    return f"{errors}{singles}{_describe_others(accuracy)}{random}{notes}"
+    moves = f" {capitalised(describe_invariance(accuracy.invariance))}." if accuracy.invariance else ""
+    return f"{errors}{singles}{_describe_others(accuracy)}{moves}{random}{notes}"
 
 
 def _singles(accuracy: Accuracy) -> list[str]:

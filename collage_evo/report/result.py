@@ -6,6 +6,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
 
+from collage_evo.accuracy.invariance import Invariance
 from collage_evo.accuracy.judge import Over, Quality
 from collage_evo.backends.tuning import Kernel
 from collage_evo.backends.variants import Arithmetic, engine_name
@@ -106,6 +107,14 @@ class FrontPoint:
 
 
 @dataclass(frozen=True)
+class InvarianceResult:
+    """How far the outputs of a row move in a batch and beside padding: of the answer, and in float32."""
+
+    answer: Invariance
+    float32: Invariance
+
+
+@dataclass(frozen=True)
 class Accuracy:
     """Error of the answer, and the samples of its measurement.
 
@@ -124,6 +133,7 @@ class Accuracy:
             other usual metrics.
         over_budget: the number of held-out samples whose own error exceeds ``largest``; None: not known.
         unseen: the search did not see the held-out samples; False if there were too few to set some aside.
+        invariance: of rows in a batch and beside padding; None if the answer has fixed shapes, or none was measured.
     """
 
     metric: str
@@ -139,6 +149,7 @@ class Accuracy:
     held_out: Sequence[Quality] = ()
     over_budget: int | None = None
     unseen: bool = True
+    invariance: InvarianceResult | None = None
 
     @property
     def error(self) -> float | None:

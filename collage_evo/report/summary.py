@@ -8,7 +8,7 @@ from collections.abc import Iterator, Sequence
 from pathlib import Path
 
 from collage_evo.answer.baselines import USUAL
-from collage_evo.report.accuracy import accuracy_notes, describe_loss
+from collage_evo.report.accuracy import accuracy_notes, describe_invariance, describe_loss
 from collage_evo.report.advice import advice
 from collage_evo.report.finished import Finished
 from collage_evo.report.places import COMMAND, command
@@ -64,6 +64,7 @@ def _ranked(result: Result, directory: Path | None) -> list[tuple[int, str]]:
     details = (
         (0, [describe_answer(result), describe_loss(result.accuracy), *held]),
         (1, _conditions(result)),
+        (2, [describe_invariance(found)] if (found := result.accuracy.invariance) else []),
         (2, not_proved(result)),
         *((0 if line == deciding else 3, [line]) for line in speedups),
         (5, accuracy_notes(result.accuracy)),

@@ -168,6 +168,7 @@ class Ended:
             over=self.run.setting.over,
             held_out=() if judged is None else tuple(map(_finite, judged.qualities(config.accuracy.metric))),
             unseen=not sampled.shared,
+            invariance=held_out.invariance,
             over_budget=judged.beyond(limits.budget) if judged is not None and bounded else None,
         )
 

@@ -99,6 +99,7 @@ ONE_WORD = [
     (("--budget", "0.1"), "accuracy.budget=0.2"),
     (("--precision", "exact"), "accuracy.budget=0.2"),
     (("--metric", "top1"), "accuracy.metric=top5"),
+    (("--batch-invariant",), "accuracy.batch_invariant=false"),
     (("--like", "a"), "search.like=b"),
     (("--out", "a"), "output.dir=b"),
 ]
@@ -106,7 +107,7 @@ ONE_WORD = [
 
 @pytest.mark.parametrize(("option", "override"), ONE_WORD)
 def test_an_option_and_its_key_are_not_both_given(
-    bad: Path, option: tuple[str, str], override: str, here: Here
+    bad: Path, option: tuple[str, ...], override: str, here: Here
 ) -> None:
     key = override.partition("=")[0]
     refused(here("run", "tiny.onnx", *option, "-s", override, cwd=bad), option[0], f"-s {key} set the same key")

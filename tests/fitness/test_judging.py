@@ -17,7 +17,17 @@ import pytest
 from collage_evo.accuracy.judge import Judgement
 from collage_evo.accuracy.limits import Limits
 from collage_evo.accuracy.samples import Sample, plain_outputs, write_samples
-from collage_evo.fitness.jobs import CostJob, JudgeJob, Measured, Opened, OpenJob, PlacementJob, Setting, WholeJob
+from collage_evo.fitness.jobs import (
+    CostJob,
+    FallbackJob,
+    JudgeJob,
+    Measured,
+    Opened,
+    OpenJob,
+    PlacementJob,
+    Setting,
+    WholeJob,
+)
 from collage_evo.fitness.judging import FEW, PART, Estimate, Judge
 from collage_evo.fitness.references import write_references
 from collage_evo.fitness.sandbox import Sandbox
@@ -94,6 +104,23 @@ def test_a_low_precision_has_its_error_over_all_samples_and_an_artifact_that_say
     assert judged.low is not None
     assert judged.high is not None
     assert judged.low <= judged.error <= judged.high
+
+
+def test_rows_of_an_artifact_that_takes_any_batch_are_judged_in_a_batch(tmp_path: Path) -> None:
+    model = parse_graph("g (float[n, 4] x) => (float[n, 4] y) { low = ReduceMin<keepdims = 1> (x) y = Sub(x, low) }")
+    setting = make_setting(tmp_path)
+    onnx.save(model, setting.files.dynamic)
+    feeds = [random_inputs(model, seed, {"x": (1, 4)}) for seed in range(3)]
+    write_samples(setting.files.search, [Sample(one, {}, {"y": Reference(model).run(one)[0]}) for one in feeds])
+    write_references(setting.files.reference, [(feeds[0], {"y": Reference(model).run(feeds[0])[0]})])
+    with Sandbox(setting, (), 2**33) as sandbox:
+        sandbox.call(FallbackJob("onnxruntime", "default", str(tmp_path / "any.collage"), 2), 60.0)
+        judged = sandbox.call(JudgeJob(str(tmp_path / "any.collage"), str(setting.files.search)), 60.0)
+    assert isinstance(judged, Judgement)
+    assert judged.error == 0.0
+    assert judged.invariance.padding is None
+    assert judged.invariance.batch is not None
+    assert judged.invariance.batch.largest > 0.01, "the least number is that of all rows"
 
 
 class Given:

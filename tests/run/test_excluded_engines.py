@@ -8,9 +8,9 @@ from collage_evo.backends.variants import Variant
 from collage_evo.genome.failure import Failure, Fault
 from collage_evo.genome.outcome import Outcome
 from collage_evo.policy import DEFAULT_POLICY
-from collage_evo.pruning import SLOW_ENGINE
+from collage_evo.pruning import BATCH_DEPENDENT, SLOW_ENGINE
 from collage_evo.report.words import format_ratio
-from collage_evo.run.stages.excluded_engines import excluded_engines
+from collage_evo.run.stages.excluded_engines import batch_dependent, excluded_engines
 from tests.support.standing import StandingBackend
 
 Engine = tuple[str, str]
@@ -101,3 +101,9 @@ def test_bfloat16_is_tried_beside_float32_where_alone_it_uses_up_much_of_the_bud
     assert CAST in found_with({OPENVINO: 1.0, BF16: SLOWER * 1.01, ONNXRUNTIME: 1.0}, error=0.021)[0], "it is slow"
     assert CAST in found_with({OPENVINO: 1.0, ONNXRUNTIME: 1.0})[0], "nothing is known of it"
     assert BF16 not in engines_below(near), "others may stand on it all the same"
+
+
+def test_what_computes_a_scale_of_all_rows_is_no_engine_of_a_batch_invariant_answer() -> None:
+    found = batch_dependent((get_backend("openvino"), get_backend("onnxruntime")))
+    assert list(found) == [("onnxruntime", "int8-dynamic")]
+    assert found["onnxruntime", "int8-dynamic"].rule == BATCH_DEPENDENT.name

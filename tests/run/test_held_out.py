@@ -4,12 +4,17 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any, cast
 
+import numpy as np
+import onnx
 import pytest
 
+from collage_evo.accuracy.invariance import Invariance, Movement
 from collage_evo.accuracy.judge import Judgement
 from collage_evo.accuracy.limits import Limits
+from collage_evo.accuracy.samples import Sample, write_samples
 from collage_evo.answer.answer import ITSELF, Verdict
 from collage_evo.answer.baselines import Baseline
 from collage_evo.answer.race import Race
@@ -18,6 +23,7 @@ from collage_evo.genome.failure import Failure, Fault
 from collage_evo.genome.outcome import Outcome
 from collage_evo.graph.prepare import PreparedModel
 from collage_evo.report.progress import LineReporter
+from collage_evo.report.result import InvarianceResult
 from collage_evo.run.context import RunContext
 from collage_evo.run.stages.compile import CompiledCandidates
 from collage_evo.run.stages.held_out import CHANCES, Exclusion, HeldOut, hold_out
@@ -43,6 +49,7 @@ class Run:
     ) -> None:
         self.errors, self.folder, self.spare, self.raced = errors, folder, spare, list[str]()
         self.seen: list[Mapping[str, float]] = []
+        self.model = onnx.ModelProto()
         self.artifacts = {name: self._artifact(name) for name in errors if not name.startswith((*LIBRARIES, *spare))}
         (folder / "work").mkdir(exist_ok=True)
         (folder / "work" / "judged_last.npz").touch()
@@ -66,19 +73,19 @@ class Run:
         self.artifacts |= (spare := {name: self._artifact(name) for name in self.spare})
         return spare
 
-    def hold_out(self, by_metric: bool = False) -> tuple[str, HeldOut]:
+    def hold_out(self, by_metric: bool = False, batch_invariant: bool = False) -> tuple[str, HeldOut]:
         limits = Limits(1e-3, budget=0.01, by_metric=by_metric)
         machine = FakeMachine(lambda job: self._judge(Path(job.artifact).name), setting_of(limits=limits))
-        config = parse_config({"model": {"source": "m.onnx"}}, (), "test")
+        accuracy = {"batch_invariant": batch_invariant}
+        config = parse_config({"model": {"source": "m.onnx"}, "accuracy": accuracy}, (), "test")
         run = RunContext(config, self.folder, LineReporter(), machine, Path(), cast(Any, ()))
         run.store.put(SAMPLES, Sampled, SAMPLED)
         names = [name for name in self.errors if name.startswith(LIBRARIES)]
         baselines = [
             Baseline(name, name, "default", self._artifact(name), Outcome(9.0, error=1e-7)) for name in names
         ]
-        verdict, held = hold_out(
-            run, cast(PreparedModel, None), cast(CompiledCandidates, self), baselines, self._fastest
-        )
+        model = cast(PreparedModel, SimpleNamespace(original=self.model, dynamic=None))
+        verdict, held = hold_out(run, model, cast(CompiledCandidates, self), baselines, self._fastest)
         return verdict.answer, held
 
 
@@ -156,3 +163,37 @@ def test_float32_stays_whatever_it_loses(tmp_path: Path) -> None:
     answer, held = Run(tmp_path, {SINGLE: dead}).hold_out()
     assert answer == SINGLE
     assert "could not be judged" in held.notes[0]
+
+
+MODEL = onnx.parser.parse_model(
+    '<ir_version: 9, opset_import: ["" : 18]> g (float[n, 4] x) => (float[n, 4] y) { y = Relu(x) }'
+)
+MOVED = Invariance(batch=Movement(0.1, 0.05))
+
+
+def run_with_samples(folder: Path, **moved: Invariance) -> Run:
+    """A run on samples of a model whose rows do not depend on each other, and answers whose rows have ``moved``."""
+    run = Run(folder, {name: Judgement(0.005, 10, invariance=one) for name, one in moved.items()})
+    run.model, x = MODEL, np.arange(8.0, dtype=np.float32).reshape(2, 4)
+    write_samples(folder / "work" / "judged_last.npz", [Sample({"x": x}, {}, {"y": x})])
+    return run
+
+
+def test_how_far_rows_move_is_told_beside_float32_and_decides_only_if_asked_for(tmp_path: Path) -> None:
+    run = run_with_samples(tmp_path, moves=MOVED, steady=Invariance(batch=Movement(1e-6, 1e-6)), single=MOVED)
+    answer, held = run.hold_out()
+    assert (answer, held.excluded) == ("moves", {})
+    assert held.invariance == InvarianceResult(MOVED, Invariance(batch=Movement(0.0, 0.0)))
+    answer, held = run.hold_out(batch_invariant=True)
+    assert answer == "steady"
+    assert held.excluded["moves"].reason == (
+        "it is not batch invariant: the same row alone and in a batch moves by at most 0.1, float32 by 0"
+    )
+    assert held.notes == ()
+
+
+def test_an_answer_of_fixed_shapes_says_that_there_was_nothing_to_measure_if_it_was_asked_for(tmp_path: Path) -> None:
+    run = run_with_samples(tmp_path, fixed=Invariance(), single=Invariance())
+    assert run.hold_out()[1].notes == ()
+    (note,) = run.hold_out(batch_invariant=True)[1].notes
+    assert note.startswith("accuracy.batch_invariant had nothing to measure")

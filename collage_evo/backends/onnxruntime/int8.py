@@ -32,5 +32,7 @@ def _integer_product(sides: Sequence[Integers], bias: str, outputs: Sequence[str
 CALIBRATED_INT8 = Int8Form(
     "both", lambda graph, node: node.op_type != "ConvTranspose", rounds_results=True, product=_integer_product
 )
-DYNAMIC_INT8 = Int8Form("dynamic", _multiplies_constants, calibrated=False, product=_integer_product)
+DYNAMIC_INT8 = Int8Form(
+    "dynamic", _multiplies_constants, calibrated=False, batch_invariant=False, product=_integer_product
+)
 """For products by constants whose ranges are found at run time."""

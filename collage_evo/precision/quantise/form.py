@@ -44,6 +44,8 @@ class Int8Form:
         products_from_zero: whether products by constants read numbers as if the least were zero; their biases
             compensate for that.
         layout: how a convolution reads its input, given whether its zero point is other than zero; None: unchanged.
+        batch_invariant: whether the result of a row does not depend on the others: no scale is computed from a whole
+            tensor at run time.
         product: makes the operator that stands for a product, and has a result in float32, from the integers of both
             sides, the name of the bias (empty: none) and the names of the outputs; None: products stay as they are.
     """
@@ -55,6 +57,7 @@ class Int8Form:
     symmetric_products: bool = False
     products_from_zero: bool = False
     layout: Callable[[Graph, Node, bool], Layout] | None = None
+    batch_invariant: bool = True
     product: Callable[[Sequence[Integers], str, Sequence[str]], onnx.NodeProto] | None = None
 
     def replaces(self, node: Node) -> bool:

@@ -13,7 +13,14 @@ from collage_evo.backends.variants import TargetLike, Variant, engine_name, serv
 from collage_evo.genome.cost_model import Engine
 from collage_evo.genome.failure import Failure, Fault
 from collage_evo.policy import Policy
-from collage_evo.pruning import COARSE_PRECISION, SLOW_ENGINE, SLOW_PRECISION, SPENT_PRECISION, UNTIMED_ENGINE
+from collage_evo.pruning import (
+    BATCH_DEPENDENT,
+    COARSE_PRECISION,
+    SLOW_ENGINE,
+    SLOW_PRECISION,
+    SPENT_PRECISION,
+    UNTIMED_ENGINE,
+)
 from collage_evo.report.words import format_engine, format_name, format_ratio
 
 Log = Callable[[str], None]
@@ -34,6 +41,14 @@ def excluded_engines(
     excluded = slow | dependents | _other_ways(baselines, backends, slow, policy, budget, log)
     engines = {(one.name, variant.name) for one in backends for variant in one.variants if serves(variant, target)}
     return {engine: why for engine, why in excluded.items() if engine in engines}
+
+
+def batch_dependent(backends: Sequence[Backend]) -> dict[Engine, Failure]:
+    """Engines in which the result of a row depends on the other rows of its batch."""
+    why = "computes one scale from all rows of a batch, and the answer is to be batch invariant"
+    failure = Failure(Fault.NEEDLESS, why, rule=BATCH_DEPENDENT.name)
+    forms = {(one.name, variant.name): variant.int8_form for one in backends for variant in one.variants}
+    return {engine: failure for engine, form in forms.items() if form is not None and not form.batch_invariant}
 
 
 def _slow_precisions(baselines: Sequence[Baseline], slower: float, log: Log) -> dict[Engine, Failure]:

@@ -2,33 +2,41 @@
 
 from __future__ import annotations
 
+import functools
 import math
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
+from collage_evo.accuracy.invariance import Invariance, measure_invariance
 from collage_evo.accuracy.judge import Judgement
 from collage_evo.accuracy.limits import Limits
 from collage_evo.accuracy.resolution import sampling_notes
-from collage_evo.accuracy.samples import how_to_hold_out
+from collage_evo.accuracy.samples import Values, how_to_hold_out, read_samples
 from collage_evo.answer.answer import Verdict
 from collage_evo.answer.baselines import Baseline
 from collage_evo.errors import DamagedFile
 from collage_evo.fitness.jobs import Setting
 from collage_evo.genome.failure import Failure
 from collage_evo.graph.prepare import PreparedModel
-from collage_evo.report.result import finite
+from collage_evo.graph.reference.reference import Reference
+from collage_evo.hardware.slots import usable_cores
+from collage_evo.report.accuracy import describe_invariance
+from collage_evo.report.result import InvarianceResult, finite
 from collage_evo.report.stage import Stage
 from collage_evo.report.words import format_number
 from collage_evo.run.context import RunContext
 from collage_evo.run.stages.compile import CompiledCandidates
 from collage_evo.run.stages.samples import SAMPLES, Sampled, held_out_samples, sizes_of
 from collage_evo.runtime.manifest import computes_exactly
+from collage_evo.runtime.signature import signature_of
 
 CHANCES = 3
 """So many answers may exceed the budget. After that, only placements in float32 remain, and once those expected to be
 safer; single libraries are few, and each has its turn."""
+FIXED = "accuracy.batch_invariant had nothing to measure: the answer's batch is fixed, and so is a mask's length"
+"""Note on an answer of fixed shapes."""
 CHANCE = 0.25
 """Largest chance, by the relative error, that as many other samples exceed the budget. For a metric that counts, few
 samples carry too little information for this. Chosen."""
@@ -46,13 +54,15 @@ class Exclusion:
 class HeldOut:
     """Errors of the answer on samples that the search never saw; None if there are none.
 
-    ``excluded``: by name in the race, why contestants that were faster are not the answer.
+    ``excluded``: by name in the race, why contestants that were faster are not the answer. ``invariance``: of the
+    answer; None if its sizes are fixed.
     """
 
     judged: Judgement | None
     sampled: Sampled
     excluded: Mapping[str, Exclusion] = field(default_factory=dict)
     notes: tuple[str, ...] = ()
+    invariance: InvarianceResult | None = None
 
     def info(self, setting: Setting) -> Mapping[str, Any]:
         """The artifact's record of the budget that it was made for, and of its measured error."""
@@ -87,14 +97,20 @@ def hold_out(
         raise DamagedFile(f"{run.work} has no samples; start the run again with --overwrite")
     if not samples.is_file():
         return verdict, HeldOut(None, sampled)
+    required, in_float32 = run.config.accuracy.batch_invariant, functools.cache(lambda: _in_float32(model, samples))
     while True:
         artifact = artifact_of(verdict, candidates, baselines)
         judgement = run.machine.judge(artifact, samples)
+        judged = None if isinstance(judgement, Failure) else judgement
+        invariance = _defined(judged.invariance, in_float32) if judged else None
+        exclusion = _exclusion(run.limits, judgement, sampled.shared)
+        if exclusion is None and required and invariance and not invariance.answer.holds(invariance.float32):
+            exclusion = Exclusion(f"it is not batch invariant: {describe_invariance(invariance)}")
         # A winner in float32 throughout stays: nothing is more exact.
-        exclusion = None if computes_exactly(artifact) else _exclusion(run.limits, judgement, sampled.shared)
-        if exclusion is None:
-            judged = None if isinstance(judgement, Failure) else judgement
-            return verdict, HeldOut(judged, sampled, excluded, _notes(run, judgement, sampled))
+        if exclusion is None or computes_exactly(artifact):
+            fixed = [FIXED] if required and judged and invariance is None else []
+            notes = (*_notes(run, judgement, sampled), *fixed)
+            return verdict, HeldOut(judged, sampled, excluded, notes, invariance)
         excluded[verdict.answer] = exclusion
         run.reporter.log(f"the fastest candidate is not the answer: {exclusion.reason}; the next one is compared")
         exact_only = len(excluded) >= CHANCES
@@ -107,6 +123,27 @@ def hold_out(
             errors = {name: one.error for name, one in excluded.items() if one.error is not None}
             placements, asked = {**placements, **candidates.safer(errors)}, True
         verdict = race(placements, [baseline for baseline in baselines if baseline.name not in excluded])
+
+
+def _in_float32(model: PreparedModel, samples: Path) -> Invariance:
+    """The invariance of the model itself, by ONNX Runtime without optimisations."""
+    open_model = model.dynamic or model.original
+    reference, signature = Reference(open_model, len(usable_cores())), signature_of(open_model)
+    shapes = {one.name: [size if isinstance(size, int) else -1 for size in one.shape] for one in signature.inputs}
+
+    def run(feeds: Values, names: Sequence[str]) -> Sequence[Any]:
+        outputs = reference.run_named(feeds)
+        return [outputs[name] for name in names]
+
+    return measure_invariance(run, read_samples(samples), shapes)
+
+
+def _defined(answer: Invariance, in_float32: Callable[[], Invariance]) -> InvarianceResult | None:
+    """What both have; None if nothing was measured."""
+    if answer.largest is None:
+        return None
+    both = [one.defined_by(in_float32()) for one in (answer, in_float32())]
+    return InvarianceResult(*both) if both[0].largest is not None else None
 
 
 def artifact_of(verdict: Verdict, candidates: CompiledCandidates, baselines: Sequence[Baseline]) -> Path:

@@ -16,7 +16,7 @@ from collage_evo.rewrites.catalogue import REWRITES
 from collage_evo.run.context import RunContext
 from collage_evo.run.machine import Backends
 from collage_evo.run.stages.baselines import NormalisedBaselines
-from collage_evo.run.stages.excluded_engines import excluded_engines
+from collage_evo.run.stages.excluded_engines import batch_dependent, excluded_engines
 from collage_evo.run.stages.precision import Calibrated, may_quantise
 
 MATCHES = "matches"
@@ -55,6 +55,7 @@ def find_matches(
         return recorded.found
     policy, log = run.config.policy, run.reporter.log
     excluded = excluded_engines(baselines, backends, policy, run.limits.budget, log, run.setting.target)
+    excluded |= batch_dependent(backends) if run.config.accuracy.batch_invariant else {}
     matches = enumerate_matches(
         model.graph,
         backends,

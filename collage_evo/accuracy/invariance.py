@@ -1,0 +1,158 @@
+"""Batch invariance: how far the outputs of a row move when the row is in a batch, or beside padding.
+
+Float32 moves by rounding only: a library may sum up in another order for another batch. A scale that is computed from
+a whole tensor at run time lets each row depend on all others, and on what pads them.
+"""
+
+from __future__ import annotations
+
+from collections import Counter, defaultdict
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from statistics import fmean
+from typing import Any
+
+import numpy as np
+
+from collage_evo.accuracy.samples import Run, Sample, Values
+from collage_evo.errors import InputError
+from collage_evo.graph.reference.distance import counted_distances
+
+ROWS = 8
+"""Rows that are measured, which is also the largest batch. Chosen."""
+FACTOR, LEAST = 2.0, 1e-5
+"""An invariant answer moves at most so many times as far as float32, or so far. Chosen."""
+MIXED = 1e-2
+"""If float32 moves further in a batch, the model itself mixes rows: its first axis is no batch. Chosen."""
+UNRELATED = 1.0
+"""The movement of an output that is missing, of another shape or not finite, and the largest of any."""
+
+
+@dataclass(frozen=True)
+class Movement:
+    """Relative 2-norm of the difference of a row's outputs, by the output that moves furthest; for labels the share
+    that differs. Over several rows the ``largest``, and the ``mean``."""
+
+    largest: float
+    mean: float
+
+
+@dataclass(frozen=True)
+class Invariance:
+    """How far rows move in a ``batch``, and beside ``padding``; None where the model has no such thing, or too few
+    samples show it."""
+
+    batch: Movement | None = None
+    padding: Movement | None = None
+
+    @property
+    def largest(self) -> float | None:
+        """The larger of both movements; None if there is none."""
+        return max((one.largest for one in (self.batch, self.padding) if one), default=None)
+
+    def defined_by(self, float32: Invariance) -> Invariance:
+        """The same without what the model in ``float32`` has not: it mixes the rows of a batch, or fails there."""
+        has_batch = float32.batch is not None and float32.batch.largest <= MIXED
+        has_padding = float32.padding is not None and float32.padding.largest < UNRELATED
+        return Invariance(self.batch if has_batch else None, self.padding if has_padding else None)
+
+    def holds(self, float32: Invariance) -> bool:
+        """Whether rows move no further than in ``float32``, times :data:`FACTOR`, or than :data:`LEAST`."""
+        pairs = ((self.batch, float32.batch), (self.padding, float32.padding))
+        return all(one.largest <= max(LEAST, FACTOR * other.largest) for one, other in pairs if one and other)
+
+
+def measure_invariance(run: Run, samples: Sequence[Sample], shapes: Mapping[str, Sequence[int]]) -> Invariance:
+    """The invariance of ``run`` on up to :data:`ROWS` rows of ``samples``.
+
+    The first axis is a batch if it is open in all inputs and they agree on its size. A mask is an input [batch,
+    length] that is named so, with open length, if another input of whole numbers has its shape; rows are cut behind
+    the last position that it keeps. Each row runs alone; in a batch of rows of its shape, or with a mask in one of
+    all rows, padded to the longest; and padded by itself, with zeros at the end up to the longest row, of which half
+    is taken. Outputs are compared where those of the row alone are.
+
+    Args:
+        run: the model, for inputs of any sizes that ``shapes`` leave open.
+        samples: with the outputs to compare.
+        shapes: of the inputs, open sizes as -1.
+    """
+    all_feeds = [sample.feeds for sample in samples]
+    if not samples or not all(isinstance(value, np.ndarray) for feeds in all_feeds for value in feeds.values()):
+        return Invariance()
+    mask = _mask(all_feeds[0], shapes)
+    has_batch = all(shape and shape[0] < 0 for shape in shapes.values())
+    has_batch = has_batch and all(len({len(value) for value in feeds.values()}) == 1 for feeds in all_feeds)
+    if not has_batch and not mask:
+        return Invariance()
+    rows = [row for feeds in all_feeds for row in (_split(feeds) if has_batch else [feeds])]
+    if mask:
+        rows = [_resized(row, mask, int(np.nonzero(row[mask])[1].max()) + 1) for row in rows if row[mask].any()]
+    often = Counter(map(_shapes_of, rows))
+    rows = sorted(rows, key=lambda row: -often[_shapes_of(row)])[:ROWS]
+    longest = max((row[mask].shape[1] for row in rows), default=0) if mask else 0
+    names = [name for name, value in samples[0].expected.items() if isinstance(value, np.ndarray)]
+
+    def outputs(feeds: Values) -> list[np.ndarray]:
+        try:
+            return list(map(np.atleast_1d, run(feeds, names)))
+        except InputError:
+            return []  # some models fix a size inside that their inputs leave open
+
+    by_itself = list(map(outputs, rows))
+    groups = defaultdict[Any, list[int]](list)
+    for index, row in enumerate(rows):
+        groups[mask or _shapes_of(row)].append(index)
+    in_batch, in_padding = list[float](), list[float]()
+    for group in groups.values():
+        if has_batch and len(group) > 1:
+            batch = [_resized(rows[index], mask, longest) for index in group]
+            together = outputs({name: np.concatenate([row[name] for row in batch]) for name in batch[0]})
+            in_batch += [_moved([one[at : at + 1] for one in together], by_itself[i]) for at, i in enumerate(group)]
+    for row, own in zip(rows, by_itself, strict=True) if longest > 1 else ():
+        whole = row[mask].shape[1] == longest
+        short = _resized(row, mask, longest // 2) if whole else row
+        in_padding.append(_moved(outputs(_resized(short, mask, longest)), outputs(short) if whole else own))
+    return Invariance(*(Movement(max(found), fmean(found)) if found else None for found in (in_batch, in_padding)))
+
+
+def _mask(feeds: Values, shapes: Mapping[str, Sequence[int]]) -> str:
+    """The name of the mask; empty if there is none."""
+    of_ids = {
+        value.shape: name for name, value in feeds.items() if value.dtype.kind in "iu" and "mask" not in name.lower()
+    }
+    named = (name for name, shape in shapes.items() if "mask" in name.lower() and len(shape) == 2 and shape[1] < 0)
+    return next((name for name in named if feeds[name].shape in of_ids), "")
+
+
+def _split(feeds: Values) -> list[Values]:
+    """The rows of a batch, as batches of one."""
+    count = len(next(iter(feeds.values())))
+    return [{name: value[at : at + 1] for name, value in feeds.items()} for at in range(count)]
+
+
+def _resized(row: Values, mask: str, length: int) -> Values:
+    """``row`` with the inputs of the shape of ``mask`` cut to ``length``, or padded by zeros; itself without one."""
+    if not mask:
+        return row
+    common = row[mask].shape[:2]
+    padding = (0, max(0, length - common[1]))
+    return {
+        name: np.pad(value, ((0, 0), padding, *((0, 0),) * (value.ndim - 2)))[:, :length]
+        if value.shape[:2] == common
+        else value
+        for name, value in row.items()
+    }
+
+
+def _shapes_of(row: Values) -> tuple[tuple[int, ...], ...]:
+    return tuple(value.shape for value in row.values())
+
+
+def _moved(outputs: Sequence[np.ndarray], own: Sequence[np.ndarray]) -> float:
+    """The largest relative difference of ``outputs`` from a row's ``own``, where it has them."""
+    if not own or len(outputs) != len(own):
+        return UNRELATED
+    both = zip(outputs, own, strict=True)
+    cut = [(output[tuple(map(slice, one.shape[: output.ndim]))], one) for output, one in both]
+    errors = [distance.error for pair in cut for distance in counted_distances(*pair, pair[1].dtype.kind in "biu")]
+    return min(UNRELATED, max((error.relative for error in errors), default=0.0))
