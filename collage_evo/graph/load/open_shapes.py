@@ -11,12 +11,12 @@ import numpy as np
 
 Shapes = dict[str, list[int]]
 """The shape of each input."""
-_RANGE = re.compile(r"(\d{1,18})\.\.(\d{1,18})")
+_RANGE = re.compile(r"(\d{1,18})\.\.(\d{1,18})(?:/(\d{1,18}))?")
 
 
 @dataclass(frozen=True)
 class Dimension:
-    """Sizes of an axis, from ``low`` to ``high``, both among them.
+    """Sizes of an axis: ``low``, every ``step`` further, up to ``high``, which is among them.
 
     ``name`` is empty where the model's file fixes the size.
     """
@@ -24,10 +24,11 @@ class Dimension:
     low: int
     high: int
     name: str = ""
+    step: int = 1
 
     @classmethod
     def read(cls, size: Any, name: str = "") -> Dimension:
-        """A size, or a range such as ``1..512``.
+        """A size, or a range such as ``1..512``, or ``32..640/32`` for multiples.
 
         Raises:
             ValueError: it is neither; the message says what to write.
@@ -35,18 +36,25 @@ class Dimension:
         found = _RANGE.fullmatch(size) if isinstance(size, str) else None
         if not found and (type(size) is not int or not 0 <= size < 10**18):
             raise ValueError(f"{size!r} is no size: write a number, or a range as 1..512")
-        low, high = map(int, found.groups()) if found else (size, size)
+        low, high, step = (int(part or 1) for part in found.groups()) if found else (size, size, 1)
         if found and not 1 <= low <= high:
             other = f"{high}..{low}" if 1 <= high < low else f"1..{max(high, 1)}"
             raise ValueError(f"{size} is no range: it begins with the smaller size, at least 1, as {other}")
-        return cls(low, high, name)
+        if step < 1 or (high - low) % step:
+            raise ValueError(f"{size} does not end at a step of {step} from {low}: write it as 32..640/32")
+        return cls(low, high, name, step)
+
+    def at(self, size: float) -> int:
+        """The nearest size below ``size``, or the end that is nearest to it."""
+        return self.low + int(min(max(size, self.low), self.high) - self.low) // self.step * self.step
 
     @property
     def varies(self) -> bool:
         return self.low < self.high
 
     def __str__(self) -> str:
-        return f"{self.low}..{self.high}" if self.varies else str(self.low)
+        ends = f"{self.low}..{self.high}" if self.varies else str(self.low)
+        return ends if self.step == 1 else f"{ends}/{self.step}"
 
 
 @dataclass(frozen=True)
@@ -94,16 +102,16 @@ class OpenShapes:
         Conover, Technometrics 21, 1979), so that few samples cover the range.
         """
         rng = np.random.default_rng(seed)
-        sizes: dict[str, np.ndarray] = {}
+        sizes: dict[str, list[int]] = {}
         for name, one in self.varying.items():
             parts = (rng.permutation(count) + rng.uniform(size=count)) / count
-            sizes[name] = np.clip(one.low * ((one.high + 1) / one.low) ** parts, one.low, one.high)
-        return tuple(self.shapes({name: int(drawn[k]) for name, drawn in sizes.items()}) for k in range(count))
+            sizes[name] = list(map(one.at, one.low * ((one.high + one.step) / one.low) ** parts))
+        return tuple(self.shapes({name: drawn[k] for name, drawn in sizes.items()}) for k in range(count))
 
     def outside(self, shapes: Mapping[str, Sequence[int]]) -> str:
         """The first size of ``shapes`` that is outside of its range, in words; empty if there is none."""
         for name, dimensions in self.inputs.items():
             for one, size in zip(dimensions, shapes[name], strict=True):
-                if not one.low <= size <= one.high:
+                if one.at(size) != size:
                     return f"{name} {list(shapes[name])}, outside of {one.name or name}: {one}"
         return ""

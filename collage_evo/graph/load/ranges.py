@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
@@ -49,10 +49,10 @@ def shapes_in_ranges(model: onnx.ModelProto, sizes: Mapping[str, Any]) -> OpenSh
     for name, value in inputs.items():
         found: list[Dimension | None] = list(by_input.get(name, ()))
         found = found or [_declared(dim) or by_name.get(dim.dim_param) for dim in _dims(value)]
-        ranges[name] = [(one.low, one.high) for one in found if one]
+        ranges[name] = [(one.low, one.high, one.step) for one in found if one]
         if len(ranges[name]) < len(found) or not (found or value.type.tensor_type.HasField("shape")):
             raise InputError(f"model.shapes lacks sizes of {name}: {written(value)}: give a size or a range of each")
-    shapes = _joined(inputs, ranges)
+    shapes = _joined(inputs, ranges, lambda range_: Dimension(range_[0], range_[1], step=range_[2]))
     _require_memory(inputs, shapes.largest)
     return shapes
 
@@ -63,7 +63,8 @@ def shapes_of_samples(model: onnx.ModelProto, samples: Sequence[Mapping[str, Seq
     Axes of open size are one dimension if they have the same size in each sample, and the same name or place.
     """
     inputs = {name: value for name, value in given_inputs(model).items() if name in samples[0]}
-    return _joined(inputs, {name: list(zip(*(one[name] for one in samples), strict=True)) for name in inputs})
+    sizes = {name: list(zip(*(one[name] for one in samples), strict=True)) for name in inputs}
+    return _joined(inputs, sizes, lambda several: Dimension(min(several), max(several)))
 
 
 def _read(name: str, size: Any) -> Dimension:
@@ -73,15 +74,19 @@ def _read(name: str, size: Any) -> Dimension:
         raise InputError(f"model.shapes: {name}: {error}") from None
 
 
-def _joined(inputs: Mapping[str, onnx.ValueInfoProto], sizes: Mapping[str, Sequence[tuple[int, ...]]]) -> OpenShapes:
-    """Dimensions of ``inputs`` from some sizes of each axis: those of all samples, or the ends of a range."""
+def _joined(
+    inputs: Mapping[str, onnx.ValueInfoProto],
+    sizes: Mapping[str, Sequence[tuple[int, ...]]],
+    dimension: Callable[[tuple[int, ...]], Dimension],
+) -> OpenShapes:
+    """Dimensions of ``inputs`` from the sizes of each axis: those in all samples, or a range's ends and step."""
     joined: dict[tuple[str, tuple[int, ...]], Dimension] = {}
     found: dict[str, tuple[Dimension, ...]] = {}
     for name, value in inputs.items():
         params = _params(value) or [""] * len(sizes[name])
         dimensions: list[Dimension] = []
         for axis, (param, several) in enumerate(zip(params, sizes[name], strict=True)):
-            new = Dimension(min(several), max(several))
+            new = dimension(several)
             if not (_dims(value) and _declared(_dims(value)[axis])):
                 # Exporters give one name to sizes that differ.
                 named = param and param not in {one.name for one in joined.values()}

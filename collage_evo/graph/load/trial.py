@@ -17,7 +17,7 @@ from collage_evo.graph.load.ranges import shapes_of_samples
 from collage_evo.graph.reference.reference import Reference
 from collage_evo.hardware.memory import PeakMemory
 
-TRIED_S = 20.0
+TRIED_S = 3.0
 """Time for running samples, seconds: the smallest and the largest are run first, and where these run nearly always
 all do."""
 LITTLE = 2**26
@@ -54,11 +54,12 @@ class Trial:
         """The last shapes that run on the way from sizes that ``ran`` to others that were ``refused``, one dimension
         by itself, in words; empty if each runs by itself."""
         for name in refused:
-            good, bad = ran.get(name, shapes.varying[name].low), refused[name]
+            one = shapes.varying[name]
+            good, bad = ran.get(name, one.low), refused[name]
             if not self.refusal(shapes.shapes({**ran, name: bad})):
                 continue
-            while bad - good > 1:
-                middle = (good + bad) // 2
+            while bad - good > one.step:
+                middle = one.at((good + bad) // 2)
                 runs = not self.refusal(shapes.shapes({**ran, name: middle}))
                 good, bad = (middle, bad) if runs else (good, middle)
             return f"the model runs up to {name} {good}, as {listed(shapes.shapes({**ran, name: good}))}"
@@ -77,7 +78,7 @@ def require_range(trial: Trial, shapes: OpenShapes, memory_bytes: float) -> None
     peak, before, ran, varying = PeakMemory(), 0, dict[str, int](), shapes.varying
     doublings = max((((one.high - 1) // one.low).bit_length() for one in varying.values()), default=0)
     for k in range(doublings + 1):
-        sizes = {name: min(one.high, one.low << k) for name, one in varying.items()}
+        sizes = {name: one.at(one.low << k) for name, one in varying.items()}
         now = max(peak.bytes, LITTLE)
         if before and now * now / before > memory_bytes:
             ends = f"larger inputs than {listed(shapes.shapes(ran))} do not fit into memory"
@@ -88,11 +89,11 @@ def require_range(trial: Trial, shapes: OpenShapes, memory_bytes: float) -> None
             words = limit or f"the model does not run on {listed(shapes.shapes(sizes))}"
             raise InputError(f"model.shapes: {words}: give a range that it takes ({reason})")
         ran = sizes
-    between = shapes.shapes({name: math.isqrt(one.low * one.high) for name, one in varying.items()})
+    between = shapes.shapes({name: one.at(math.isqrt(one.low * one.high)) for name, one in varying.items()})
     if reason := trial.refusal(between):
         raise InputError(
-            f"model.shapes: the model runs at both ends of the range, but not on {listed(between)}: give data of the "
-            f"shapes that it takes, with --data, or a list of shapes ({reason})"
+            f"model.shapes: the model runs at both ends of the range, but not on {listed(between)}: if it takes "
+            f"multiples only, write them as 32..640/32 ({reason})"
         )
 
 

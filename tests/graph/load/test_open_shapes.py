@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import numpy as np
 import pytest
 
@@ -9,13 +11,15 @@ from collage_evo.codec import from_json, to_json
 from collage_evo.graph.load.open_shapes import Dimension, OpenShapes
 
 BATCH, SEQUENCE = Dimension(1, 8, "batch"), Dimension(1, 512, "sequence")
+TALL = Dimension(32, 640, step=32)
 ENCODER = OpenShapes({"ids": (BATCH, SEQUENCE), "mask": (BATCH, SEQUENCE), "scale": (Dimension(3, 3),)})
 
 
 def test_a_size_is_a_number_or_a_range() -> None:
     assert Dimension.read(7) == Dimension(7, 7)
     assert Dimension.read("1..512", "sequence") == SEQUENCE
-    assert [str(one) for one in (SEQUENCE, Dimension(7, 7))] == ["1..512", "7"]
+    assert Dimension.read("32..640/32") == TALL
+    assert [str(one) for one in (SEQUENCE, Dimension(7, 7), TALL)] == ["1..512", "7", "32..640/32"]
 
 
 @pytest.mark.parametrize(
@@ -24,6 +28,8 @@ def test_a_size_is_a_number_or_a_range() -> None:
         ("512..1", "512..1 is no range: .* as 1..512$"),
         ("0..512", "0..512 is no range: .* at least 1, as 1..512$"),
         ("0..0", "as 1..1$"),
+        ("32..600/32", "32..600/32 does not end at a step of 32 from 32"),
+        ("32..64/0", "does not end at a step of 0"),
         ("1-512", "'1-512' is no size: write a number, or a range as 1..512"),
         ("1..10**9", "is no size"),
         (-1, "-1 is no size"),
@@ -64,6 +70,13 @@ def test_each_doubling_is_drawn_equally_often_and_by_the_seed() -> None:
     batches = [shapes["ids"][0] for shapes in ENCODER.drawn(90, seed=0)]
     assert set(batches) == set(range(1, 9))
     assert abs(np.corrcoef(np.log(drawn), np.log(batches))[0, 1]) < 0.3
+
+
+def test_multiples_are_drawn_as_such() -> None:
+    images = OpenShapes({"x": (replace(TALL, name="height"),)})
+    assert [TALL.at(size) for size in (1, 32, 95.9, 96, 700)] == [32, 32, 64, 96, 640]
+    assert {shapes["x"][0] for shapes in images.drawn(300, seed=0)} == set(range(32, 641, 32))
+    assert images.outside({"x": [100]}) == "x [100], outside of height: 32..640/32"
 
 
 def test_they_are_kept_as_json() -> None:

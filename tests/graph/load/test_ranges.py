@@ -38,8 +38,8 @@ def test_ranges_have_the_names_of_the_file_s_dimensions() -> None:
     both = ["batch 1..8", "sequence 1..512"]
     assert in_ranges(ENCODER, sequence="1..512", batch="1..8") == {"ids": both, "mask": both}
     assert in_ranges(ENCODER, sequence="1..512", batch=1)["ids"] == ["batch 1", "sequence 1..512"]
-    assert in_ranges(IMAGES, batch=1, height="32..640", width="32..640") == {
-        "x": ["batch 1", "3", "height 32..640", "width 32..640"]
+    assert in_ranges(IMAGES, batch=1, height="32..640/32", width="32..640") == {
+        "x": ["batch 1", "3", "height 32..640/32", "width 32..640"]
     }
     decoder = model(ids=[1, "sequence"], past=[1, 4, "past", 64])
     assert in_ranges(decoder, sequence="1..8", **{"past": [1, 4, "1..512", 64]})["past"][2] == "past 1..512", (

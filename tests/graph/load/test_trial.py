@@ -59,6 +59,8 @@ def test_a_model_that_takes_the_range_is_taken() -> None:
     check(encoder(), length=f"1..{POSITIONS}", batch="1..3")
     check(encoder(), length=f"{POSITIONS}..{POSITIONS}", batch=2)
     check(rows_of_32(), n="64..64")
+    check(rows_of_32(), n="32..640/32")
+    check(rows_of_32(), n="96..672/32")
     check_samples(sample(3), sample(POSITIONS), sample(3, batch=2))
 
 
@@ -78,7 +80,7 @@ def test_a_model_that_takes_the_range_is_taken() -> None:
         (
             rows_of_32(),
             {"n": "32..640"},
-            r"runs at both ends of the range, but not on x: \[143\]: give data of .*--data",
+            r"runs at both ends of the range, but not on x: \[143\]: .*as 32..640/32 \(",
         ),
         (rows_of_32(), {"n": "5..640"}, r"does not run on x: \[5\]"),
     ],
