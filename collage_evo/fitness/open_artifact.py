@@ -5,10 +5,9 @@ from __future__ import annotations
 import math
 import random
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from functools import cached_property, partial
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 
@@ -33,7 +32,7 @@ from collage_evo.runtime.artifact import load_artifact
 from collage_evo.runtime.crowd import Crowd
 from collage_evo.runtime.manifest import computes_exactly
 from collage_evo.runtime.session import Session
-from collage_evo.runtime.timing import measure_uncontended
+from collage_evo.runtime.timing import TimedInputs, measure_uncontended
 
 LONG_TURN_S = 1.0
 """A round of a race that takes longer is not repeated."""
@@ -65,12 +64,12 @@ class OpenArtifact:
         """A session for checks and profiles, and for timing where it is the only one."""
         return self._load()
 
-    def at_work(self, feeds: Mapping[str, Any]) -> SingleSession | Crowd:
-        """The timed sessions, ready to run on ``feeds``, reused by later calls."""
+    def at_work(self, inputs: TimedInputs) -> SingleSession | Crowd:
+        """The timed sessions, ready to run on ``inputs``, reused by later calls."""
         if self._at_work is None:
             several = len(self._shares) > 1
             self._at_work = Crowd(self._load, self._shares) if several else SingleSession(self.session)
-            self._at_work.feed(feeds)
+            self._at_work.feed(inputs)
         return self._at_work
 
     def close(self) -> None:
@@ -110,7 +109,7 @@ class OpenArtifacts:
 
     def time(self, job: TimeJob) -> Timed:
         """Time the artifact that was opened last."""
-        at_work = self._last.at_work(self._context.feeds)
+        at_work = self._last.at_work(self._context.timed)
         self._context.exclusive.acquire_exclusive()
         timing = measure_uncontended(
             partial(at_work.measure, job.timing),
@@ -128,14 +127,14 @@ class OpenArtifacts:
         for artifact in job.artifacts:
             held.append(ballast(order))
             opened = self._opened[artifact] = OpenArtifact(Path(artifact), self._context.shares)
-            opened.at_work(self._context.feeds)
+            opened.at_work(self._context.timed)
         return self.batches(SampleBatchesJob(job.artifacts))
 
     def batches(self, job: SampleBatchesJob) -> SampleBatches:
         """A sample batch of each artifact in turn."""
         self._context.exclusive.acquire_exclusive()
-        feeds = self._context.feeds
-        return SampleBatches(tuple(sample_batch(self._opened[one].at_work(feeds)) for one in job.artifacts))
+        inputs = self._context.timed
+        return SampleBatches(tuple(sample_batch(self._opened[one].at_work(inputs)) for one in job.artifacts))
 
     def profile(self, job: ProfileJob) -> Profiled:
         """Time each region of the artifact that was opened last."""
@@ -145,7 +144,7 @@ class OpenArtifacts:
         while len(profiles) < job.runs and (len(profiles) < 3 or time.monotonic() - began < job.seconds):
             profiles.append(artifact.profile())
         region_ms = tuple(map(float, np.median(profiles, axis=0)))
-        return Profiled(region_ms, time_call_ms(artifact, self._context.feeds))
+        return Profiled(region_ms, time_call_ms(artifact, self._context.timed.feeds[0]))
 
     @property
     def _last(self) -> OpenArtifact:

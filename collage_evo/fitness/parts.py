@@ -117,7 +117,9 @@ class Parts:
         """Values for the inputs of a region's ``model``: those of the first reference run, else random ones."""
         names = {value.name: name for value, name in zip(model.graph.input, program.inputs, strict=False)}
         recorded = {inner: self._recorded[name] for inner, name in names.items() if name in self._recorded}
-        return random_inputs(model, seed=1, values=recorded)
+        tensors = self._context.graph.tensors
+        shapes = {inner: tensors[name].shape for inner, name in names.items() if tensors[name].varies}
+        return random_inputs(model, seed=1, shapes=shapes, values=recorded)
 
     def _lost(self, session: Session, model: onnx.ModelProto, feeds: Mapping[str, Any]) -> Failure | None:
         """The failure of a piece, a region's ``model``, where NaN and infinity must be preserved."""

@@ -21,13 +21,12 @@ import numpy as np
 
 from collage_evo.backends.registry import Origin, register_from
 from collage_evo.codec import from_json, to_json
-from collage_evo.fitness.references import read_references
+from collage_evo.fitness.references import read_timed
 from collage_evo.fitness.timing import BATCH_RUNS, SampleBatch, SingleSession, batch_of, log_ratio, sample_batch
 from collage_evo.hardware.interference import Others
 from collage_evo.modules import module_command, module_environment
 from collage_evo.pruning import LOST_PAIR
 from collage_evo.runtime.artifact import load_artifact
-from collage_evo.runtime.session import Session
 from collage_evo.runtime.timing import LONG_S, WARM_UP_GAIN, Timing, TimingSettings, measure
 
 LEAST_PAIRS = 3
@@ -53,6 +52,13 @@ class ReferenceRun(Protocol):
         """Times of a few runs in a row, in ms."""
 
 
+class Runs(Protocol):
+    """A loaded model that is fed and warm."""
+
+    def execute(self) -> float | None:
+        """Run once; ms, where the clock of the caller does not count."""
+
+
 class ReferenceSession:
     """Reference run in this process."""
 
@@ -60,8 +66,8 @@ class ReferenceSession:
 
     def __init__(self, artifact: Path, references: Path) -> None:
         self._at_work = SingleSession(load_artifact(artifact))
-        self._at_work.feed(read_references(references)[0][0])
-        self._at_work.session.execute()
+        self._at_work.feed(read_timed(references))
+        self._at_work.execute()
 
     def sample_batch(self) -> SampleBatch:
         return sample_batch(self._at_work)
@@ -143,7 +149,7 @@ class ReferenceProcess:
 def time_against(
     reference_run: ReferenceRun,
     reference_ms: float,
-    tried: Session,
+    tried: Runs,
     settings: TimingSettings,
     give_up_ms: float = math.inf,
     best_ms: float = math.inf,
@@ -184,7 +190,7 @@ def _is_decided(values_ms: Sequence[float], lost_ms: float) -> bool:
 
 
 def warm_up(
-    tried: Session, runs: int, give_up_ms: float = math.inf, clock: Callable[[], float] = time.perf_counter
+    tried: Runs, runs: int, give_up_ms: float = math.inf, clock: Callable[[], float] = time.perf_counter
 ) -> None:
     """Untimed runs; only one for a session that takes long or is far too slow, which has run before, if only for the
     check."""

@@ -7,24 +7,32 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+import numpy as np
+
 from collage_evo.errors import InputError
 from collage_evo.files import reading
 from collage_evo.graph.check.nonfinite import spoiled
 from collage_evo.graph.ir.values import plain, read_values, save_values
+from collage_evo.runtime.timing import TimedInputs
 
 if TYPE_CHECKING:
     import onnx
 
 Reference = tuple[dict[str, Any], dict[str, Any]]
 """Inputs and their expected outputs, by name."""
+WEIGHTS = "weights"
+"""The group of values that holds the weights of timed inputs."""
 WRITTEN_AGAIN = "resume the run, which writes it again"
 RECORDED = "run"
 """The group of values that holds a run's tensors."""
 
 
-def write_references(path: Path, pairs: Sequence[tuple[Mapping[str, Any], Mapping[str, Any]]]) -> None:
-    """Write reference inputs and outputs for the worker processes."""
-    groups = {f"in{index}": feeds for index, (feeds, _) in enumerate(pairs)}
+def write_references(
+    path: Path, pairs: Sequence[tuple[Mapping[str, Any], Mapping[str, Any]]], weights: Sequence[float] = (1.0,)
+) -> None:
+    """Write reference inputs and outputs for the worker processes; the first ones are timed, with ``weights``."""
+    groups: dict[str, Mapping[str, Any]] = {WEIGHTS: {WEIGHTS: np.array(weights)}}
+    groups |= {f"in{index}": feeds for index, (feeds, _) in enumerate(pairs)}
     groups |= {f"out{index}": outputs for index, (_, outputs) in enumerate(pairs)}
     save_values(path, groups)
 
@@ -39,6 +47,14 @@ def read_references(path: Path) -> list[Reference]:
         groups = read_values(path)
         count = sum(group.startswith("out") for group in groups)
         return [(groups.get(f"in{index}", {}), groups[f"out{index}"]) for index in range(count)]
+
+
+def read_timed(path: Path) -> TimedInputs:
+    """The inputs on which whole models are timed. Raises as :func:`read_references`."""
+    with reading(path, WRITTEN_AGAIN):
+        groups = read_values(path)
+        weights = groups[WEIGHTS][WEIGHTS].tolist()
+        return TimedInputs(tuple(groups.get(f"in{index}", {}) for index in range(len(weights))), tuple(weights))
 
 
 def nonfinite_references(

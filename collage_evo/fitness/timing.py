@@ -19,7 +19,7 @@ from collage_evo.fitness.jobs import CostJob
 from collage_evo.graph.ir.graph import Graph
 from collage_evo.runtime.crowd import Crowd
 from collage_evo.runtime.session import Session
-from collage_evo.runtime.timing import LONG_S, WARM_UP_GAIN, Clock, Timing, TimingSettings, measure
+from collage_evo.runtime.timing import LONG_S, WARM_UP_GAIN, Clock, TimedInputs, Timing, TimingSettings, measure
 from collage_evo.statistics import robust_deviation
 
 BATCH_RUNS = TimingSettings(warmup=0, min_runs=3, min_seconds=0.01, max_seconds=0.1)
@@ -31,19 +31,33 @@ SampleBatch = tuple[float, ...]
 """Times of a few runs in a row in ms, without the first third: those run on caches that another session filled."""
 
 
-@dataclass(frozen=True)
+@dataclass
 class SingleSession:
     """One session of a whole model, with the interface of :class:`collage_evo.runtime.crowd.Crowd`, which has
     several."""
 
     session: Session
+    inputs: TimedInputs = TimedInputs(())
 
     @property
     def sessions(self) -> tuple[Session, ...]:
         return (self.session,)
 
-    def feed(self, feeds: Mapping[str, Any]) -> None:
-        self.session.feed(feeds)
+    def feed(self, inputs: TimedInputs) -> None:
+        self.inputs = inputs
+        self.session.feed(inputs.feeds[0])
+
+    def execute(self) -> float | None:
+        """Run once; on inputs of several shapes on each of them, which gives the expected latency in ms."""
+        if len(self.inputs.feeds) < 2:
+            return self.session.execute()
+        expected_ms = 0.0
+        for feeds, weight in zip(self.inputs.feeds, self.inputs.weights, strict=True):
+            self.session.feed(feeds)
+            begin = time.perf_counter()
+            self.session.execute()
+            expected_ms += weight * (time.perf_counter() - begin) * 1e3
+        return expected_ms
 
     def measure(self, settings: TimingSettings, give_up_ms: float = math.inf, behind_ms: float = math.inf) -> Timing:
         """Time from host to host by the clock, including copies to and from an accelerator and the wait for it.
@@ -52,7 +66,7 @@ class SingleSession:
         """
         clock = self.session.clock
         warm_s = clock.warm_s if clock and settings.warmup else 0.0
-        return measure(self.session.execute, settings, give_up_ms=give_up_ms, behind_ms=behind_ms, warm_s=warm_s)
+        return measure(self.execute, settings, give_up_ms=give_up_ms, behind_ms=behind_ms, warm_s=warm_s)
 
 
 def sample_batch(at_work: SingleSession | Crowd) -> SampleBatch:

@@ -91,16 +91,17 @@ class WholeModels:
             if isinstance(estimate, Failure):
                 return estimate
             warm = estimate is not None and clock() >= LONG_S
-            session.feed(context.feeds)
+            single = SingleSession(session)
+            single.feed(context.timed)
             if job.reference_run:
                 reference_run = self._ready_reference_run(job.reference_run)
-                warm_up(session, 0 if warm else job.timing.warmup, job.give_up_ms, clock)
+                warm_up(single, 0 if warm else job.timing.warmup, job.give_up_ms, clock)
                 context.exclusive.acquire_exclusive()
                 reference_ms, limits_ms = job.reference_run_ms, (job.give_up_ms, job.best_ms)
-                timed = time_against(reference_run, reference_ms, session, job.timing, *limits_ms)
+                timed = time_against(reference_run, reference_ms, single, job.timing, *limits_ms)
             else:
-                timed = self._by_clock(SingleSession(session), job.timing, job.give_up_ms, near_ms)
-            if failure := self._judge.check_last(session, context.references[0], exact, error):
+                timed = self._by_clock(single, job.timing, job.give_up_ms, near_ms)
+            if failure := self._judge.check_last(session, context.last_timed, exact, error):
                 return failure.after(timed.n)
             context.exclusive.release()
             judged, approximate = self._judged(session, exact, estimate, timed.median_ms <= near_ms)
@@ -125,7 +126,7 @@ class WholeModels:
         began = time.monotonic()
         while len(times) < job.loads and (not times or time.monotonic() - began < job.seconds):
             with Session([program], context.target) as session:
-                session.feed(context.feeds)
+                session.feed(context.timed.feeds[0])
                 start = time.perf_counter()
                 session.execute()
                 times.append((time.perf_counter() - start) * 1e3)
@@ -165,10 +166,10 @@ class WholeModels:
         if several := context.setting.sessions > 1:
             session.close()
         with Crowd(load, context.shares) if several else nullcontext(SingleSession(session)) as at_work:
-            at_work.feed(context.feeds)
+            at_work.feed(context.timed)
             timed = self._by_clock(at_work, timing, give_up_ms, behind_ms)
             for each in at_work.sessions:
-                if failure := self._judge.check_last(each, context.references[0], exact, error):
+                if failure := self._judge.check_last(each, context.last_timed, exact, error):
                     return failure.after(timed.n)
         relative = error.relative if judged is None else judged
         return Measured(timed.times_ms, relative, error.max_abs, contended=timed.contended)

@@ -6,7 +6,6 @@ from collections.abc import Callable
 from dataclasses import replace
 from functools import cached_property, partial
 from pathlib import Path
-from typing import Any
 
 from collage_evo.backends.base import BuildFailure
 from collage_evo.backends.registry import probe_all
@@ -15,7 +14,7 @@ from collage_evo.fitness.compile.compiler import Compiler
 from collage_evo.fitness.exclusive import ExclusiveTiming
 from collage_evo.fitness.jobs import Setting
 from collage_evo.fitness.judging import Judge
-from collage_evo.fitness.references import Reference, read_references
+from collage_evo.fitness.references import Reference, read_references, read_timed
 from collage_evo.fitness.timing import throttled
 from collage_evo.genome.failure import Failure, Fault
 from collage_evo.graph.convert.read import build_graph
@@ -27,7 +26,7 @@ from collage_evo.hardware.private import machine_directory
 from collage_evo.hardware.slots import timing_slots, usable_cores
 from collage_evo.runtime.pools import settle_pools
 from collage_evo.runtime.session import Session
-from collage_evo.runtime.timing import ATTEMPTS, Timing, TimingSettings, measure_uncontended
+from collage_evo.runtime.timing import ATTEMPTS, TimedInputs, Timing, TimingSettings, measure_uncontended
 
 
 class WorkerContext:
@@ -66,10 +65,15 @@ class WorkerContext:
     def references(self) -> list[Reference]:
         return read_references(self.setting.files.reference)
 
-    @property
-    def feeds(self) -> dict[str, Any]:
+    @cached_property
+    def timed(self) -> TimedInputs:
         """The inputs that whole models are timed on."""
-        return self.references[0][0]
+        return read_timed(self.setting.files.reference)
+
+    @property
+    def last_timed(self) -> Reference:
+        """The reference of the last of these inputs."""
+        return self.references[len(self.timed.feeds) - 1]
 
     @cached_property
     def _near(self) -> Callable[[float], bool]:

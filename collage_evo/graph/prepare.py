@@ -26,6 +26,7 @@ from collage_evo.graph.ir.weights import graphs_of
 from collage_evo.graph.load.data import given_inputs
 from collage_evo.graph.load.files import digest
 from collage_evo.graph.load.inputs import divides, random_inputs
+from collage_evo.graph.load.larger import larger_inputs
 from collage_evo.graph.load.load import LoadedModel, ModelFile
 from collage_evo.graph.reference.distance import relative_error
 from collage_evo.graph.reference.noise import RANDOM, Noise, differing
@@ -61,6 +62,7 @@ class PreparedModel:
     ``unchecked`` has the Ifs of which no reference takes one branch, by name. ``declared`` has the outputs as the
     file declares them.
     ``fixed`` has the inputs that random inputs share, by name. ``run_s``: what a reference run took.
+    ``weights``: those of the first references in the latency, where inputs have several shapes.
     """
 
     name: str
@@ -76,6 +78,7 @@ class PreparedModel:
     edges: tuple[tuple[Values, Values], ...] = ()
     fixed: Mapping[str, np.ndarray] = field(default_factory=dict)
     run_s: float = 0.0
+    weights: tuple[float, ...] = (1.0,)
 
     @property
     def excused(self) -> dict[str, Noise]:
@@ -112,6 +115,7 @@ def prepare_model(
     feeds: Sequence[Values] = (),
     any_shapes: bool = False,
     timeout_s: float | None = None,
+    is_open: bool = False,
 ) -> PreparedModel:
     """Read ``file``, fix its shapes, run it.
 
@@ -123,14 +127,20 @@ def prepare_model(
         feeds: the user's own inputs, in place of random ones.
         any_shapes: use the smallest sizes that run where neither ``shapes`` nor the model gives them.
         timeout_s: limit of one run in seconds.
+        is_open: leave its shapes open; ``feeds`` have those that count, and more are tried.
 
     Raises:
         InputError: the model cannot be used; the message gives the reason and the remedy.
     """
     sizes = {**{name: list(value.shape) for name, value in (feeds[0] if feeds else {}).items()}, **shapes}
-    loaded = file.load(sizes, any_shapes)
+    loaded = file.load_open() if is_open else file.load(sizes, any_shapes)
     model, reference, unfixed = _loaded(loaded, threads, timeout_s)  # first: its errors explain what is wrong
     samples, outputs, fixed = _first_runs(loaded.original, reference, feeds, reference_inputs)
+    if is_open:
+        larger, refused = larger_inputs(model, samples, reference)
+        unfixed += refused
+        samples += larger
+        outputs += map(reference.run_named, larger)
     more, unchecked = taking_each_branch(loaded.original, samples, threads, timeout_s)
     samples += more
     outputs += map(reference.run_named, more)
@@ -151,8 +161,8 @@ def prepare_model(
         )
     edges = decided(edges, moving)
     declared = tuple(copy.deepcopy(value) for value in (loaded.dynamic or model).graph.output)
-    seen = observe(model, samples[0], threads)
-    types, wrong = static_types(model, seen), _wrongly_declared(model, seen)
+    seen, *others = (observe(model, feeds, threads) for feeds, _ in _of_each_shape(pairs))
+    types, wrong = static_types(model, seen, others), _wrongly_declared(model, seen)
     if wrong or not all(declared_tensor(value.name, value.type).static for value in model.graph.output):
         annotate(model, types)
     drawn = () if feeds else ("inputs are random: give your own with --data where their values matter",)
@@ -364,7 +374,7 @@ def searchable(model: PreparedModel, threads: int) -> SearchableModel:
     """
     from collage_evo.graph.normalise.normalise import Rules, normalise  # onnxscript is slow to import
 
-    feeds, expected = model.references[0]
+    of_each_shape = _of_each_shape(model.references)
     fixed = onnx.ModelProto()
     fixed.CopyFrom(model.original)
     annotate(fixed, model.types)
@@ -374,7 +384,9 @@ def searchable(model: PreparedModel, threads: int) -> SearchableModel:
         try:
             normalised = normalise(fixed, rules)
             del normalised.graph.value_info[:]  # observed below; what the passes infer about sequences is wrong
-            errors = _errors(Reference(normalised, threads).run_named(feeds), expected)
+            reference = Reference(normalised, threads)
+            every = [_errors(reference.run_named(feeds), expected) for feeds, expected in of_each_shape]
+            errors = _largest(every[1:], every[0])
         except InputError as failure:
             reasons.append(f"{rules.value}: {failure}")
             continue
@@ -383,14 +395,23 @@ def searchable(model: PreparedModel, threads: int) -> SearchableModel:
         error = max((one for name, one in moved.items() if not model.excused[name].explains(one)), default=0.0)
         if error <= least:
             origin = name_nodes(model.original, normalised)
-            annotate(normalised, static_types(normalised, observe(normalised, feeds, threads)))
+            seen, *others = (observe(normalised, feeds, threads) for feeds, _ in of_each_shape)
+            annotate(normalised, static_types(normalised, seen, others))
             if model.unchecked:
                 normalised.metadata_props.add(key=UNCHECKED_BRANCHES, value=", ".join(model.unchecked))
             graph = build_graph(normalised)
-            recorded = _recorded(graph, feeds, threads)
+            recorded = _recorded(graph, model.references[0][0], threads)
             return SearchableModel(graph, max(moved.values(), default=0.0), rules.value, recorded, origin)
         reasons.append(f"{rules.value}: the outputs change by {error:.2g}")
     raise NotSearchable(f"the model cannot be split into operators ({'; '.join(reasons)})")
+
+
+def _of_each_shape(references: Sequence[tuple[Values, Values]]) -> list[tuple[Values, Values]]:
+    """The first of ``references``, and the first of each other shape."""
+    of_shapes: dict[tuple[tuple[int, ...], ...], tuple[Values, Values]] = {}
+    for feeds, expected in references:
+        of_shapes.setdefault(tuple(getattr(value, "shape", ()) for value in feeds.values()), (feeds, expected))
+    return list(of_shapes.values())
 
 
 def _roundoff(types: StaticTypes) -> float:

@@ -59,10 +59,12 @@ def _searched(config: Config, directory: Path, reporter: Reporter, parsed: Model
     saved = model_file(config)
     file = parsed if parsed == saved else saved  # a run that goes on has the model that it began with
     profiles = saved_profiles(config, directory, file)
+    if len(profiles) > 1 and not config.model.shapes:
+        config, profiles = config.replacing("model", sizes="any"), ({},)
     reporter.ends_in(seconds_left())
     for name, reason in ({} if config.backends.use else half_installed(config.target)).items():
         reporter.log(f"{title(name)} takes no part: {reason}")
-    if note := describe_batch(config, profiles, file):
+    if note := "" if config.model.sizes == "any" else describe_batch(config, profiles, file):
         reporter.log(note)
     if len(profiles) == 1:
         shaped = with_shapes(config, profiles[0])

@@ -6,15 +6,14 @@ import math
 import os
 import threading
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor, wait
 from contextlib import AbstractContextManager
 from itertools import pairwise
-from typing import Any
 
 from collage_evo.hardware.interference import Others
 from collage_evo.runtime.session import Session
-from collage_evo.runtime.timing import JUDGED_S, LONG_S, RACE_RUNS, Timing, TimingSettings
+from collage_evo.runtime.timing import JUDGED_S, LONG_S, RACE_RUNS, TimedInputs, Timing, TimingSettings
 
 PORTIONS = 16
 """Parts of a measured span, so that its spread shows and contention in a part weighs little."""
@@ -127,10 +126,11 @@ class Crowd(AbstractContextManager["Crowd"]):
         """All sessions; outside a measurement any thread may read their outputs."""
         return tuple(self._sessions)
 
-    def feed(self, feeds: Mapping[str, Any]) -> None:
-        """Feed all sessions the same inputs, by a first run: some libraries start a pool for each calling thread."""
+    def feed(self, inputs: TimedInputs) -> None:
+        """Feed all sessions the same inputs, the first, by a first run: some libraries start a pool for each calling
+        thread."""
         for thread, session in zip(self._threads, self._sessions, strict=True):
-            thread.submit(session.run, None, feeds).result()
+            thread.submit(session.run, None, inputs.feeds[0]).result()
 
     def measure(
         self, settings: TimingSettings, give_up_ms: float = math.inf, behind_ms: float = math.inf

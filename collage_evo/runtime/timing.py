@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import math
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
-from typing import Protocol
+from typing import Any, Protocol
 
 import numpy as np
 
@@ -32,6 +32,14 @@ class TimingSettings:
     min_runs: int = 10
     min_seconds: float = 0.2
     max_seconds: float = 5.0
+
+
+@dataclass(frozen=True)
+class TimedInputs:
+    """Inputs on which a whole model is timed: one for each shape, with its weight in the latency."""
+
+    feeds: tuple[Mapping[str, Any], ...]
+    weights: tuple[float, ...] = (1.0,)
 
 
 RACE_RUNS = 3

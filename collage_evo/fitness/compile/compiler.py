@@ -65,7 +65,7 @@ class Compiler:
         if not _guarded(region) and (stray := next(filter(None, strays), "")):
             return BuildFailure(f"{region.backend}: {stray}", declined=True)
         inputs, outputs = graph.boundary(region.nodes)
-        sides = ([graph.tensors[name] for name in names] for names in (inputs, outputs))
+        sides = ([graph.tensors[name].opened for name in names] for names in (inputs, outputs))
         if problem := _open_problem(region.backend, *sides):
             return BuildFailure(problem, declined=True)
         names = tuple(name for i in members(region.nodes) for name in graph.nodes[i].names)
@@ -184,7 +184,7 @@ def _bits(region: Region) -> int:
 
 def _moving(graph: Graph, pieces: Sequence[Piece]) -> Mapping[str, Tensor]:
     names = {name for piece in pieces for name in (*piece.inputs, *piece.outputs)}
-    return {name: graph.tensors[name] for name in sorted(names | set(graph.inputs))}
+    return {name: graph.tensors[name].opened for name in sorted(names | set(graph.inputs))}
 
 
 def _known_wrong(backend: Backend, model: onnx.ModelProto) -> str:

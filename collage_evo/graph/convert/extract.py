@@ -57,7 +57,8 @@ def _region(graph: Graph, nodes: NodeSet) -> _Region:
 def extract(graph: Graph, nodes: NodeSet) -> onnx.ModelProto:
     """The region as a standalone model.
 
-    Its inputs and outputs are those of ``graph.boundary(nodes)``, in that order, with static types. Weights of the
+    Its inputs and outputs are those of ``graph.boundary(nodes)``, in that order, with static types; sizes that vary
+    stay open. Weights of the
     graph that are in files of this process (``graph/ir/weights.py``) stay there.
     """
     region = _region(graph, nodes)
@@ -145,7 +146,7 @@ def _opaque_type(graph: Graph, name: str) -> onnx.TypeProto:
 
 
 def _type(tensor: Tensor) -> str:
-    return f"{tensor.dtype}{list(tensor.shape)}"
+    return f"{tensor.dtype}{list(tensor.shape)}{list(tensor.varies) if tensor.varies else ''}"
 
 
 def _steering_value(array: np.ndarray) -> str:
@@ -183,7 +184,7 @@ def declare(tensor: Tensor, name: str) -> onnx.ValueInfoProto:
     if tensor.dtype == OPAQUE:
         return onnx.ValueInfoProto(name=name)
     kind = helper.np_dtype_to_tensor_dtype(np.dtype(tensor.dtype))
-    return helper.make_tensor_value_info(name, kind, [size if size >= 0 else None for size in tensor.shape])
+    return helper.make_tensor_value_info(name, kind, [size if size >= 0 else None for size in tensor.opened.shape])
 
 
 def renamed_node(proto: onnx.NodeProto, names: Mapping[str, str], prefix: str = "b") -> onnx.NodeProto:

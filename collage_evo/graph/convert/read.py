@@ -146,8 +146,17 @@ def _tensors(
     tensors = {name: Tensor(name, kinds[name], array.shape) for name, array in constants.items()}
     declared = {value.name: value.type for value in (*graph.value_info, *graph.input, *graph.output)}
     for name in sorted(needed - tensors.keys()):
-        tensors[name] = declared_tensor(name, declared.get(name))
+        tensors[name] = _observed(declared_tensor(name, declared.get(name)), declared.get(name))
     return tensors
+
+
+def _observed(tensor: Tensor, declared: onnx.TypeProto | None) -> Tensor:
+    """``tensor`` with the sizes that :func:`~collage_evo.graph.convert.static.annotate` wrote for those that vary."""
+    dims = declared.tensor_type.shape.dim if declared is not None else ()
+    sizes = {axis: int(dim.denotation) for axis, dim in enumerate(dims) if dim.denotation.isdecimal()}
+    varies = tuple(axis for axis in sizes if tensor.dtype != OPAQUE and tensor.shape[axis] < 0)
+    shape = tuple(sizes[axis] if axis in varies else size for axis, size in enumerate(tensor.shape))
+    return Tensor(tensor.name, tensor.dtype, shape, varies)
 
 
 def declared_tensor(name: str, declared: onnx.TypeProto | None) -> Tensor:

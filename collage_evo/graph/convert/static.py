@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Collection, Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 import onnx
@@ -47,6 +47,7 @@ _CONTRIB_BY_DATA = {
     *("RemovePadding", "RestorePadding", "DynamicTimeWarping"),
     *("GroupQueryAttention", "DecoderMaskedMultiHeadAttention", "DecoderMaskedSelfAttention", "DecoderAttention"),
 }
+_SIZES = ("Shape", "Size")
 NONDETERMINISTIC = {
     *("Bernoulli", "Multinomial", "Dropout"),
     *("RandomNormal", "RandomNormalLike", "RandomUniform", "RandomUniformLike"),
@@ -62,11 +63,17 @@ class StaticTypes:
     constants: Mapping[str, np.ndarray]
 
 
-def static_types(model: onnx.ModelProto, seen: Observation) -> StaticTypes:
-    """The types that hold for every run of ``model`` on inputs of the shapes in ``seen``."""
+def static_types(model: onnx.ModelProto, seen: Observation, others: Sequence[Observation] = ()) -> StaticTypes:
+    """The types that hold for every run of ``model`` on inputs of the shapes in ``seen``.
+
+    ``others``: runs on inputs of other shapes, for an open model. Sizes that differ there vary, and what depends on
+    such a size is no constant.
+    """
     graph = model.graph
     constant = {tensor.name for tensor in graph.initializer}
     static = {*constant, *(value.name for value in graph.input)}
+    varies = {name: _varying(tensor, others) for name, tensor in seen.tensors.items()}
+    open_ = set[str]()
     shapes = _inferred_shapes(model)
     for node in graph.node:
         outputs = [name for name in node.output if name]
@@ -74,24 +81,41 @@ def static_types(model: onnx.ModelProto, seen: Observation) -> StaticTypes:
         if _is_constant(node, reads, constant, static):
             constant.update(outputs)
             static.update(outputs)
+            if not reads.isdisjoint(open_) or (node.op_type in _SIZES and varies.get(node.input[0])):
+                open_.update(outputs)
         elif reads <= static and _follows(node, constant):
             static.update(outputs)
         else:
             # A name that only shape inference proves has to have the observed shape.
             static.update(name for name in outputs if shapes.get(name) == seen.tensors[name].shape)
     tensors = {
-        name: tensor if name in static else Tensor(name, tensor.dtype, (-1,) * len(tensor.shape))
+        name: replace(tensor, varies=varies[name])
+        if name in static and _same_rank(tensor, others)
+        else Tensor(name, tensor.dtype, (-1,) * len(tensor.shape))
         for name, tensor in seen.tensors.items()
     }
-    values = {name: seen.values[name] for name in constant & seen.values.keys() if tensors[name].static}
+    values = {name: seen.values[name] for name in (constant - open_) & seen.values.keys() if tensors[name].static}
     return StaticTypes(tensors, values)
 
 
+def _same_rank(tensor: Tensor, others: Sequence[Observation]) -> bool:
+    return all(len(other.tensors[tensor.name].shape) == len(tensor.shape) for other in others)
+
+
+def _varying(tensor: Tensor, others: Sequence[Observation]) -> tuple[int, ...]:
+    """The axes of ``tensor`` that have another size in one of ``others``; all, where it is of another rank there."""
+    if not _same_rank(tensor, others):
+        return tuple(range(len(tensor.shape)))
+    sizes = zip(tensor.shape, *(other.tensors[tensor.name].shape for other in others), strict=True)
+    return tuple(axis for axis, seen in enumerate(sizes) if len(set(seen)) > 1)
+
+
 def annotate(model: onnx.ModelProto, types: StaticTypes) -> None:
-    """Write the types into ``model``, in place of all that it declares except its inputs'."""
+    """Write the types into ``model``, in place of all that it declares except its inputs' where no size varies."""
     graph = model.graph
     del graph.value_info[:]
-    outputs = {value.name: value for value in graph.output}
+    outputs = {value.name: value for value in (*graph.output, *graph.input) if types.tensors[value.name].varies}
+    outputs |= {value.name: value for value in graph.output}
     inputs = {value.name for value in graph.input}
     for name, tensor in types.tensors.items():
         if name in outputs:
@@ -136,7 +160,7 @@ def is_random(nodes: Iterable[onnx.NodeProto]) -> bool:
 
 
 def _is_constant(node: onnx.NodeProto, reads: Collection[str], constant: set[str], static: set[str]) -> bool:
-    if node.domain in STANDARD and node.op_type in ("Shape", "Size"):
+    if node.domain in STANDARD and node.op_type in _SIZES:
         return node.input[0] in static
     return node.op_type not in NONDETERMINISTIC and not any(bodies(node)) and all(name in constant for name in reads)
 
@@ -193,7 +217,8 @@ def _inferred_shapes(model: onnx.ModelProto) -> dict[str, tuple[int, ...]]:
 
 
 def _declare(value: onnx.ValueInfoProto, tensor: Tensor) -> None:
-    """Set type and shape in ``value``; an open size gets no number. Strings and sequences do not change."""
+    """Set type and shape in ``value``; an open size gets no number, and one that varies is its denotation. Strings and
+    sequences do not change."""
     kind = value.type.tensor_type
     if tensor.dtype == OPAQUE:
         if value.type.WhichOneof("value") != "tensor_type" or kind.elem_type != TensorProto.STRING:
@@ -202,7 +227,9 @@ def _declare(value: onnx.ValueInfoProto, tensor: Tensor) -> None:
         kind.elem_type = helper.np_dtype_to_tensor_dtype(np.dtype(tensor.dtype))
     kind.shape.Clear()
     kind.shape.SetInParent()
-    for size in tensor.shape:
+    for axis, size in enumerate(tensor.shape):
         dim = kind.shape.dim.add()
-        if size >= 0:
+        if axis in tensor.varies:
+            dim.denotation = str(size)
+        elif size >= 0:
             dim.dim_value = size

@@ -78,17 +78,25 @@ class Tensor:
     """A value's type: numpy dtype name and shape.
 
     A size that is not known before a run is -1. The dtype :data:`OPAQUE` stands for everything that is no array of
-    numbers: strings, sequences, optional values and maps.
+    numbers: strings, sequences, optional values and maps. ``varies``: in the graph of an open model the axes whose
+    size follows the inputs'; ``shape`` has the sizes in the run that was observed.
     """
 
     name: str
     dtype: str
     shape: tuple[int, ...]
+    varies: tuple[int, ...] = ()
 
     @property
     def static(self) -> bool:
         """Whether memory can be planned for it: it holds numbers and every size is known."""
         return self.dtype != OPAQUE and min(self.shape, default=0) >= 0
+
+    @property
+    def opened(self) -> Tensor:
+        """The same for inputs of any sizes: with -1 for each that varies."""
+        sizes = (-1 if axis in self.varies else size for axis, size in enumerate(self.shape))
+        return Tensor(self.name, self.dtype, tuple(sizes)) if self.varies else self
 
     @property
     def nbytes(self) -> int:
@@ -168,6 +176,11 @@ class Graph:
     def desc(self) -> tuple[NodeSet, ...]:
         """All nodes after each node, without itself."""
         return _closure(self.succ, range(len(self.nodes) - 1, -1, -1))
+
+    @cached_property
+    def is_open(self) -> bool:
+        """Whether pieces take inputs of other sizes than those that were observed."""
+        return any(self.tensors[name].varies for name in self.inputs)
 
     @cached_property
     def all_nodes(self) -> NodeSet:

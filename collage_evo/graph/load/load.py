@@ -93,6 +93,12 @@ class ModelFile:
         fix_shapes(model, chosen)
         return LoadedModel(name, model, whole, notes)
 
+    def load_open(self) -> LoadedModel:
+        """The whole model as it declares itself, for inputs of all shapes. Raises as :meth:`load`."""
+        model = onnx.ModelProto()
+        model.CopyFrom(self._whole)
+        return LoadedModel(self._parsed[0], model)
+
     @cached_property
     def _parsed(self) -> tuple[str, onnx.ModelProto, Stamps]:
         """The name, the parsed model, and if external weights are still to be read the stamps of all its files."""

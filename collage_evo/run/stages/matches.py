@@ -8,6 +8,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from collage_evo.backends.base import Backend
+from collage_evo.backends.capabilities import takes_open_inputs
 from collage_evo.backends.enumerate import Matches, enumerate_matches
 from collage_evo.genome.cost_model import Engine
 from collage_evo.genome.failure import Failure
@@ -54,6 +55,11 @@ def find_matches(
     if recorded is not None and recorded.of == of:
         return recorded.found
     policy, log = run.config.policy, run.reporter.log
+    is_open = model.graph.is_open
+    if is_open:
+        closed = [backend for backend in backends if not takes_open_inputs(backend)]
+        backends = Backends(backend for backend in backends if backend not in closed)
+        log(f"pieces of {', '.join(one.title for one in closed)} take no inputs of changing shapes: they take no part")
     excluded = excluded_engines(baselines, backends, policy, run.limits.budget, log, run.setting.target)
     excluded |= batch_dependent(backends) if run.config.accuracy.batch_invariant else {}
     matches = enumerate_matches(
@@ -63,7 +69,7 @@ def find_matches(
         run.setting.target,
         ranges=calibrated.ranges if may_quantise(run.store, run.config) else None,
         left_out=excluded,
-        rewrites=REWRITES if run.config.search.rewrites else (),
+        rewrites=REWRITES if run.config.search.rewrites and not is_open else (),  # they fold sizes
     )
     run.store.put(MATCHES, Enumerated, Enumerated(of, matches, tuple(excluded.items())))
     return matches

@@ -38,8 +38,13 @@ def prepare(place: Workplace, file: ModelFile) -> PreparedModel:
     with place.stage(Stage.MODEL):
         config = place.config
         samples = own_samples(place, file)
-        feeds = [sample.feeds for sample in samples.search[: config.verify.inputs]] if samples else ()
-        model = run_once(config, file, feeds, config.verify.inputs)
+        feeds = [sample.feeds for sample in samples.search] if samples else []
+        weights: tuple[float, ...] = (1.0,)
+        if config.model.sizes == "any":
+            feeds, weights = representatives(feeds)
+        else:
+            feeds = feeds[: config.verify.inputs]
+        model = replace(run_once(config, file, feeds, config.verify.inputs), weights=weights)
         _require_same(place, model)
         if not reports_errors(model):
             model = replace(model, notes=(*model.notes, NOTHING_FINITE))
@@ -51,6 +56,13 @@ def prepare(place: Workplace, file: ModelFile) -> PreparedModel:
             write_references(place.files.nonfinite, spoiled)
         keep_samples(place, model, samples)
     return model
+
+
+def representatives(feeds):
+    by_size = sorted(feeds, key=lambda one: sum(v.size for v in one.values()))
+    n = len(by_size)
+    chosen = [by_size[n // 2], by_size[n // 6], by_size[5 * n // 6], by_size[-1]]
+    return [*chosen, by_size[0]], (0.32, 0.33, 0.3, 0.05)
 
 
 def _require_same(place: Workplace, model: PreparedModel) -> None:
@@ -77,6 +89,7 @@ def run_once(config: Config, file: ModelFile, feeds: Sequence[Values], inputs: i
         feeds=feeds,
         any_shapes=config.model.sizes == "smallest",
         timeout_s=Room.of(config, all_weight_bytes(file.declared)).timeout_s,
+        is_open=config.model.sizes == "any",
     )
 
 
@@ -92,7 +105,7 @@ def lay_out(place: Workplace, model: PreparedModel) -> None:
     save_linked(model.original, place.files.original)
     if model.dynamic is not None:
         save_linked(model.dynamic, place.files.dynamic)
-    write_references(place.files.reference, model.references)
+    write_references(place.files.reference, model.references, model.weights)
     write_references(place.files.edges, model.edges)
 
 

@@ -32,6 +32,7 @@ from collage_evo.graph.prepare import PreparedModel
 from collage_evo.graph.reference.reference import Reference
 from collage_evo.hardware.slots import usable_cores
 from collage_evo.run.context import Workplace
+from collage_evo.run.samples import read_samples as own_data
 from collage_evo.run.samples import samples_of_shapes
 
 SEARCH, SEARCH_BY_ERROR = 128, 32
@@ -89,7 +90,10 @@ def own_samples(run: Workplace, file: ModelFile) -> Split[Sample] | None:
     if (recorded := run.store.get(SAMPLES, Sampled)) is not None:
         calibration, search, held_out = (read_samples(_part(run, name)) for name in PARTS)
         return None if recorded.random else Split(calibration, search, held_out, recorded.total)
-    samples = samples_of_shapes(config, config.model.one_profile(), file)
+    if config.model.sizes == "any":
+        samples = own_data(config, {}, file)
+    else:
+        samples = samples_of_shapes(config, config.model.one_profile(), file)
     if config.accuracy.metric and not samples:
         raise InputError("accuracy.metric needs data to measure it on: give them with --data (data.source)")
     return split(samples, sizes_of(config.accuracy), config.accuracy.seed) if samples else None

@@ -1,0 +1,44 @@
+"""Inputs of an open model that are larger along axes on which all samples are alike, such as a batch."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import numpy as np
+import onnx
+
+from collage_evo.errors import InputError
+from collage_evo.graph.load.data import given_inputs
+from collage_evo.graph.load.shapes import open_axes
+from collage_evo.graph.reference.reference import Reference
+
+Values = Mapping[str, Any]
+
+
+def larger_inputs(
+    model: onnx.ModelProto, samples: Sequence[Values], reference: Reference
+) -> tuple[list[dict[str, Any]], list[str]]:
+    """The first of ``samples``, repeated once along each open size that all of them share, as far as ``reference``
+    runs it; and a note for each size that it refuses.
+
+    Axes of one name in the file are one size; nameless ones are one if they have the same number.
+    """
+    axes: dict[str, list[tuple[str, int]]] = {}
+    for name, value in given_inputs(model).items():
+        for axis in open_axes(value):
+            if len({np.shape(sample[name])[axis] for sample in samples}) == 1:
+                size = value.type.tensor_type.shape.dim[axis].dim_param or f"size {axis}"
+                axes.setdefault(size, []).append((name, axis))
+    inputs, notes = list[dict[str, Any]](), list[str]()
+    for size, of_inputs in axes.items():
+        feeds = dict(samples[0])
+        for name, axis in of_inputs:
+            feeds[name] = np.concatenate([feeds[name]] * 2, axis)
+        try:
+            reference.run(feeds)
+            inputs.append(feeds)
+        except InputError:
+            name, axis = of_inputs[0]
+            notes.append(f"{size!r} of {name!r} stays {np.shape(samples[0][name])[axis]}: the model refuses another")
+    return inputs, notes
