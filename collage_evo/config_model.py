@@ -29,10 +29,8 @@ class ModelConfig(Section):
         "that the answer is to be fast for (an input with one shape has it in all); or ranges as 1..512, in place of "
         "sizes or by the name of a dimension, for one answer that is fast on average for all of them.",
     )
-    sizes: Literal["ask", "smallest", "any"] = Field(
-        "ask",
-        description="For dynamic dimensions whose size nothing tells: ask, or take the smallest that run; or any, for "
-        "one answer that takes all sizes, as for data of several shapes.",
+    sizes: Literal["ask", "smallest"] = Field(
+        "ask", description="For dynamic dimensions whose size nothing tells: ask, or take the smallest that run."
     )
     seed: int = Field(0, description="Seed of a built-in model's random weights.")
 

@@ -25,7 +25,7 @@ from collage_evo.run.final import with_mixtures
 from collage_evo.run.plan import picking
 from collage_evo.run.profiles import FOLDER, with_shapes
 from collage_evo.run.recorded import ended_run
-from collage_evo.run.samples import model_file, saved_profiles
+from collage_evo.run.samples import model_file, saved_shapes
 from collage_evo.run.search import Found, Searched
 from collage_evo.run.stages.baselines import Baselines
 from collage_evo.run.store import Store
@@ -52,7 +52,7 @@ def pick_answer(directory: Path, budget: str, reporter: Reporter, trust: bool = 
     asked, config = budget_option(budget), _finished(directory).replacing("search", like=None)
     require_trusted(directory, config, trust)
     place, file = directory / PICKED / budget.strip(), model_file(config)
-    (shapes, *_) = saved_profiles(config, directory, file)
+    (shapes, *_) = saved_shapes(config, directory, file).profiles
 
     plan = picking(skipped=Store(directory / "work").get(SEARCH_SKIPPED, bool) or False)
     with open_records(with_shapes(config, shapes), directory, reporter, file, plan) as records:

@@ -37,7 +37,7 @@ class SingleSession:
     several."""
 
     session: Session
-    inputs: TimedInputs = TimedInputs(())
+    inputs: TimedInputs | None = None
 
     @property
     def sessions(self) -> tuple[Session, ...]:
@@ -49,8 +49,9 @@ class SingleSession:
 
     def execute(self) -> float | None:
         """Run once; on inputs of several shapes on each of them, which gives the expected latency in ms."""
-        if len(self.inputs.feeds) < 2:
-            return self.session.execute()
+        if self.inputs is None or len(self.inputs.feeds) < 2:
+            self.session.execute()
+            return None
         expected_ms = 0.0
         for feeds, weight in zip(self.inputs.feeds, self.inputs.weights, strict=True):
             self.session.feed(feeds)

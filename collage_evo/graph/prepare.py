@@ -46,6 +46,7 @@ ROUNDING_ROOM = 4.0
 """Optimisations that change an output by more than this multiple of the effect of rounding are wrong. On six networks
 in float32 the multiple is 0.45 to 0.73, on a quantised one 1.2; for a wrong optimisation a million. Chosen in
 between."""
+RANDOM_INPUTS = "inputs are random: give your own with --data where their values matter"
 ROUNDS_TO_INT8, EXACT = 4, 1
 """Accuracy levels of MatMulNBits."""
 
@@ -161,11 +162,11 @@ def prepare_model(
         )
     edges = decided(edges, moving)
     declared = tuple(copy.deepcopy(value) for value in (loaded.dynamic or model).graph.output)
-    seen, *others = (observe(model, feeds, threads) for feeds, _ in _of_each_shape(pairs))
-    types, wrong = static_types(model, seen, others), _wrongly_declared(model, seen)
+    seen, *elsewhere = (observe(model, feeds, threads) for feeds, _ in _of_each_shape(pairs))
+    types, wrong = static_types(model, seen, elsewhere), _wrongly_declared(model, seen)
     if wrong or not all(declared_tensor(value.name, value.type).static for value in model.graph.output):
         annotate(model, types)
-    drawn = () if feeds else ("inputs are random: give your own with --data where their values matter",)
+    drawn = () if feeds else (RANDOM_INPUTS,)
     notes = (*loaded.notes, *unfixed, *wrong, *drawn, *remarks)
     for name, value in fixed.items():
         always = " ".join(map(str, value.flat[:8]))

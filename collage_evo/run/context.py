@@ -32,6 +32,7 @@ from collage_evo.fitness.machine import Machine, PooledMachine
 from collage_evo.fitness.pool import WorkerPool, workers_of
 from collage_evo.fitness.worker_slot import PoolConfig
 from collage_evo.genome.failure import Failure, Fault
+from collage_evo.graph.load.open_shapes import OpenShapes
 from collage_evo.hardware.memory import usable_memory
 from collage_evo.hardware.private import own_directory
 from collage_evo.hardware.target import Target
@@ -39,6 +40,7 @@ from collage_evo.report.places import DETAILS
 from collage_evo.report.progress import Reporter
 from collage_evo.report.stage import Stage
 from collage_evo.run.machine import usable
+from collage_evo.run.samples import OPEN_SHAPES
 from collage_evo.run.store import Store
 from collage_evo.runtime.manifest import BEST
 
@@ -106,6 +108,11 @@ class Workplace:
     def store(self) -> Store:
         """Records of stages, for other stages and for a resumed run."""
         return Store(self.work)
+
+    @property
+    def open_shapes(self) -> OpenShapes | None:
+        """The shapes that one open answer is for; None where shapes are fixed."""
+        return Store(self.directory).get(OPEN_SHAPES, OpenShapes)
 
     @property
     def metric_sha256(self) -> str:

@@ -28,7 +28,7 @@ from collage_evo.run.deadline import part_of_time, seconds_left
 from collage_evo.run.directory import save_run, telling_to_resume
 from collage_evo.run.evaluate import finish, on_threads_that_pay, open_records
 from collage_evo.run.publisher import Publisher
-from collage_evo.run.samples import describe_batch, model_file, profiles_with_data, saved_profiles
+from collage_evo.run.samples import FixedShapes, describe_batch, model_file, profiles_with_data, saved_shapes
 from collage_evo.run.stages.baselines import FALLBACK_ARTIFACTS, FALLBACKS, Baselines
 from collage_evo.run.store import Store
 from collage_evo.runtime.artifact import read_artifact
@@ -58,13 +58,13 @@ def run_profiles(
 def _searched(config: Config, directory: Path, reporter: Reporter, parsed: ModelFile | None) -> tuple[Finished, ...]:
     saved = model_file(config)
     file = parsed if parsed == saved else saved  # a run that goes on has the model that it began with
-    profiles = saved_profiles(config, directory, file)
-    if len(profiles) > 1 and not config.model.shapes:
-        config, profiles = config.replacing("model", sizes="any"), ({},)
+    shapes_of_run = saved_shapes(config, directory, file)
+    profiles = shapes_of_run.profiles
     reporter.ends_in(seconds_left())
     for name, reason in ({} if config.backends.use else half_installed(config.target)).items():
         reporter.log(f"{title(name)} takes no part: {reason}")
-    if note := "" if config.model.sizes == "any" else describe_batch(config, profiles, file):
+    note = describe_batch(config, profiles, file) if isinstance(shapes_of_run, FixedShapes) else ""
+    if note:
         reporter.log(note)
     if len(profiles) == 1:
         shaped = with_shapes(config, profiles[0])

@@ -23,7 +23,8 @@ from collage_evo.hardware.memory import usable_memory
 from collage_evo.hardware.slots import usable_cores
 from collage_evo.run.store import Store
 
-PROFILES = "profiles"
+PROFILES, OPEN_SHAPES = "profiles", "open_shapes"
+"""Store keys of a run's shapes: one of the two is there."""
 DRAWN = 60
 """Shapes that stand for a range of sizes without data. Chosen: by it the expected size of 1..512 is known within
 1 %."""
@@ -133,13 +134,18 @@ def distribution_of(shapes: OpenShapes, samples: Sequence[Sample], seed: int) ->
     return Distribution.of(_shapes(sample, sample.feeds) for sample in samples)
 
 
-def saved_profiles(config: Config, directory: Path, file: ModelFile) -> tuple[Shapes, ...]:
+def saved_shapes(config: Config, directory: Path, file: ModelFile) -> FixedShapes | OpenShapes:
     """The same for the run in ``directory``, determined once in its life: a run that goes on reads no data for it.
-
-    Raises:
-        InputError: see :func:`read_samples`.
-    """
-    return Store(directory).once(PROFILES, tuple[Shapes, ...], lambda: profiles_of(config, file))
+    Raises as :func:`shapes_of_run`."""
+    store = Store(directory)
+    if recorded := store.get(OPEN_SHAPES, OpenShapes):
+        return recorded
+    if profiles := store.get(PROFILES, tuple[Shapes, ...]):
+        return FixedShapes(profiles)
+    shapes = shapes_of_run(config, file)
+    if isinstance(shapes, OpenShapes):
+        return store.put(OPEN_SHAPES, OpenShapes, shapes)
+    return FixedShapes(store.put(PROFILES, tuple[Shapes, ...], shapes.profiles))
 
 
 def profiles_with_data(config: Config, profiles: Sequence[Shapes], file: ModelFile) -> tuple[bool, ...]:
@@ -148,8 +154,6 @@ def profiles_with_data(config: Config, profiles: Sequence[Shapes], file: ModelFi
     Raises:
         InputError: see :func:`read_samples`.
     """
-    if config.data.source is not None and not config.model.shapes:
-        return (True,) * len(profiles)  # they are the samples' own
     return tuple(bool(matching(read_samples(config, shapes, file), shapes)) for shapes in profiles)
 
 
@@ -203,6 +207,11 @@ def matching(samples: Sequence[Sample], shapes: Shapes) -> tuple[Sample, ...]:
     sample."""
     fitting = [sample for sample in samples if _shapes(sample, shapes) == shapes]
     return tuple(one for one in fitting if _shapes(one, one.feeds) == _shapes(fitting[0], fitting[0].feeds))
+
+
+def shapes_of(sample: Sample) -> Shapes:
+    """The shape of each of its inputs."""
+    return _shapes(sample, sample.feeds)
 
 
 def _shapes(sample: Sample, names: Iterable[str]) -> Shapes:

@@ -36,7 +36,7 @@ from collage_evo.run.directory import kind_of_run, reopen_run, start_run
 from collage_evo.run.open import LIMITS
 from collage_evo.run.plan import PLAN
 from collage_evo.run.profiles import run_profiles
-from collage_evo.run.samples import model_file, saved_profiles
+from collage_evo.run.samples import model_file, saved_shapes
 from collage_evo.run.stages.baselines import ON_NORMALISED
 from collage_evo.run.stages.costs import TUNING
 from collage_evo.run.stages.matches import MATCHES, Enumerated
@@ -106,7 +106,7 @@ SHARES = "work/shares.json"
 READERS: Mapping[str, Callable[[Damaged], object]] = {
     "config.yaml": lambda at: reopen_run(at.run),
     "run.json": lambda at: kind_of_run(at.run),
-    "profiles.json": lambda at: saved_profiles(reopen_run(at.run), at.run, model_file(reopen_run(at.run))),
+    "profiles.json": lambda at: saved_shapes(reopen_run(at.run), at.run, model_file(reopen_run(at.run))),
     "baselines.json": lambda at: read_baselines(at.path, at.run / "baselines"),
     "fallbacks.json": lambda at: read_baselines(at.path, at.run / "fallbacks"),
     "result.json": lambda at: read_finished(at.run),

@@ -2,7 +2,7 @@
 
 import contextlib
 import json
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from types import SimpleNamespace
 
@@ -19,12 +19,13 @@ from collage_evo.errors import InputError
 from collage_evo.genome.failure import Failure, Fault
 from collage_evo.genome.outcome import Outcome
 from collage_evo.graph.load.files import save_model
+from collage_evo.graph.load.open_shapes import OpenShapes
 from collage_evo.report.progress import LineReporter
 from collage_evo.run import profiles as run_module
 from collage_evo.run.deadline import deadline, seconds_left
 from collage_evo.run.publisher import Publisher
 from collage_evo.run.records import Plan, Records
-from collage_evo.run.samples import describe_batch, matching, model_file, profiles_of, saved_profiles
+from collage_evo.run.samples import FixedShapes, describe_batch, matching, model_file, profiles_of, saved_shapes
 from collage_evo.run.stages.baselines import Baselines
 from collage_evo.runtime.artifact import read_artifact
 from tests.runtime.helpers import sums
@@ -35,6 +36,7 @@ pytestmark = pytest.mark.slow
 
 OPEN = sums("rows")
 K = np.array([3], np.int64)
+TWO = {"x": [[2, 4], [5, 4]], "k": [1]}
 
 
 def rows(n: int) -> dict[str, np.ndarray]:
@@ -43,7 +45,7 @@ def rows(n: int) -> dict[str, np.ndarray]:
 
 @pytest.fixture(scope="module")
 def found(tmp_path_factory: pytest.TempPathFactory) -> collage_evo.Result:
-    """Two profiles by two samples of different sizes."""
+    """Two profiles, with a sample of each."""
     folder = tmp_path_factory.mktemp("profiles")
     config = nested({**QUICK, "backends.use": ["onnxruntime", "openvino"], "cache.dir": str(folder / "cache")})
     run = folder / "run"
@@ -54,7 +56,9 @@ def found(tmp_path_factory: pytest.TempPathFactory) -> collage_evo.Result:
             profiles.append(len(read_artifact(run / "best.collage").profiles))
 
     with files_parsed(run / "given" / "model.onnx") as parsed:
-        result = collage_evo.optimize(OPEN, inputs=[rows(2), rows(5)], config=config, out=run, progress=told)
+        result = collage_evo.optimize(
+            OPEN, inputs=[rows(2), rows(5)], shapes=TWO, config=config, out=run, progress=told
+        )
     assert len(parsed) == 1, "each profile is opened twice, and before that their shapes are looked for"
     assert profiles == [1, 2, 2], "each answer is there at once, and both before either is searched"
     return result
@@ -89,9 +93,9 @@ def test_each_profile_is_a_run_of_its_own_and_the_result_lists_them(found: colla
     assert "profile: x [5, 4], k [1]" in found.table()
 
 
-def config(tmp_path: Path, **model: object) -> Config:
+def config(tmp_path: Path, counts: Sequence[int] = (2, 5, 2), **model: object) -> Config:
     save_model(OPEN, tmp_path / "m.onnx")
-    for index, n in enumerate((2, 5, 2)):
+    for index, n in enumerate(counts):
         np.savez(tmp_path / f"{index}.npz", **rows(n))  # type: ignore[arg-type]
     source = {"source": str(tmp_path / "m.onnx"), **model}
     return parse_config({"model": source, "data": {"source": str(tmp_path)}}, (), "here")
@@ -106,13 +110,16 @@ def test_the_shapes_given_come_before_those_of_the_data(tmp_path: Path) -> None:
     assert profiles(config(tmp_path, shapes={"x": [7, 4]})) == ({"x": [7, 4]},)
 
 
-def test_a_run_that_goes_on_has_the_profiles_that_it_had_whatever_became_of_the_data(tmp_path: Path) -> None:
-    asked = config(tmp_path)
-    first = saved_profiles(asked, tmp_path / "run", model_file(asked))
-    assert first == ({"x": [2, 4], "k": [1]}, {"x": [5, 4], "k": [1]})
+@pytest.mark.parametrize("counts", [(2, 5), (2, 2)])
+def test_a_run_that_goes_on_has_the_shapes_that_it_had_whatever_became_of_the_data(
+    tmp_path: Path, counts: tuple[int, int]
+) -> None:
+    asked = config(tmp_path, counts=counts)
+    first = saved_shapes(asked, tmp_path / "run", model_file(asked))
+    assert isinstance(first, OpenShapes if len(set(counts)) > 1 else FixedShapes)
     for path in tmp_path.glob("*.npz"):
         path.unlink()
-    assert saved_profiles(asked, tmp_path / "run", model_file(asked)) == first
+    assert saved_shapes(asked, tmp_path / "run", model_file(asked)) == first
 
 
 def test_a_profile_takes_the_samples_of_its_shapes() -> None:
@@ -208,7 +215,7 @@ def test_it_is_said_before_and_after_the_run(tmp_path: Path, monkeypatch: pytest
 
 
 def test_profiles_share_a_run_s_time(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    asked = changed(config(tmp_path), {"time": 1000.0, "costs.seconds": 500.0}, "test")
+    asked = changed(config(tmp_path, shapes=TWO), {"time": 1000.0, "costs.seconds": 500.0}, "test")
     asked = changed(asked, {"final.seconds": 3.0, "backends.seconds": 150.0}, "test")
     configs, left_s, lines = list[Config](), list[float](), list[str]()
 

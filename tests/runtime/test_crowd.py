@@ -17,7 +17,7 @@ from collage_evo.graph.load.inputs import random_inputs
 from collage_evo.hardware.slots import usable_cores
 from collage_evo.runtime.crowd import PORTIONS, Crowd, Tally
 from collage_evo.runtime.session import Session
-from collage_evo.runtime.timing import LONG_S, RACE_RUNS, TimingSettings
+from collage_evo.runtime.timing import LONG_S, RACE_RUNS, TimedInputs, TimingSettings
 from tests.runtime.helpers import TARGET, alternating
 from tests.support.models import chain
 
@@ -145,7 +145,7 @@ def fixed_runs(runs: int) -> TimingSettings:
 
 
 def test_all_sessions_are_at_work_at_once_each_in_its_thread_on_its_cores(crowd: Crowd) -> None:
-    crowd.feed({})
+    crowd.feed(TimedInputs(({},)))
     assert crowd.measure(fixed_runs(5)).n >= 5
     for one, cores in zip(members(crowd), TWO, strict=True):
         assert one.met >= 5
@@ -191,7 +191,7 @@ def test_sessions_of_real_backends_are_right_while_others_are_at_work(
     with ExitStack() as stack:
         expected = stack.enter_context(Session([program], TARGET)).run(None, feeds)
         crowd = stack.enter_context(Crowd(lambda: Session([program], TARGET), TWO))
-        crowd.feed(feeds)
+        crowd.feed(TimedInputs((feeds,)))
         timing = crowd.measure(FEW)
         assert timing.n >= FEW.min_runs
         for session in crowd.sessions:

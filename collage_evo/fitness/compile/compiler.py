@@ -164,11 +164,13 @@ class Compiler:
 def _open_problem(name: str, inputs: Sequence[Tensor], outputs: Sequence[Tensor]) -> str:
     """Why a backend cannot take a piece with these inputs and outputs, some of them not static; empty if it can."""
     backend = get_backend(name)
-    open_ = [tensor.name for tensor in (*inputs, *outputs) if not tensor.static]
-    if open_ and not isinstance(backend, TakesOpenShapes):
-        return f"{name}: the shape of {open_[0]} depends on data, which it does not take"
-    if not takes_open_inputs(backend) and not all(tensor.static for tensor in inputs):
-        return f"{name}: the shape of the input {open_[0]} is open, and it does not refuse what the piece cannot take"
+    open_inputs, open_outputs = ([one.name for one in side if not one.static] for side in (inputs, outputs))
+    takes = isinstance(backend, TakesOpenShapes)
+    if open_inputs and not takes_open_inputs(backend):
+        lacks = "it does not refuse what the piece cannot take" if takes else "it compiles for fixed shapes"
+        return f"{name}: the shape of the input {open_inputs[0]} is open, and {lacks}"
+    if open_outputs and not takes:
+        return f"{name}: the shape of {open_outputs[0]} depends on data, which it does not take"
     return ""
 
 

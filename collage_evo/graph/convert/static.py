@@ -217,8 +217,10 @@ def _inferred_shapes(model: onnx.ModelProto) -> dict[str, tuple[int, ...]]:
 
 
 def _declare(value: onnx.ValueInfoProto, tensor: Tensor) -> None:
-    """Set type and shape in ``value``; an open size gets no number, and one that varies is its denotation. Strings and
-    sequences do not change."""
+    """Set type and shape in ``value``; an open size gets no number, and one that varies is a denotation.
+
+    Strings and sequences do not change.
+    """
     kind = value.type.tensor_type
     if tensor.dtype == OPAQUE:
         if value.type.WhichOneof("value") != "tensor_type" or kind.elem_type != TensorProto.STRING:

@@ -68,6 +68,11 @@ class OpenShapes:
     inputs: dict[str, tuple[Dimension, ...]]
 
     @property
+    def profiles(self) -> tuple[Shapes, ...]:
+        """The only one, without sizes."""
+        return ({},)
+
+    @property
     def varying(self) -> dict[str, Dimension]:
         """Dimensions of several sizes, by name."""
         return {one.name: one for dimensions in self.inputs.values() for one in dimensions if one.varies}

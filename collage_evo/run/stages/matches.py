@@ -57,9 +57,7 @@ def find_matches(
     policy, log = run.config.policy, run.reporter.log
     is_open = model.graph.is_open
     if is_open:
-        closed = [backend for backend in backends if not takes_open_inputs(backend)]
-        backends = Backends(backend for backend in backends if backend not in closed)
-        log(f"pieces of {', '.join(one.title for one in closed)} take no inputs of changing shapes: they take no part")
+        backends = Backends(filter(takes_open_inputs, backends))
     excluded = excluded_engines(baselines, backends, policy, run.limits.budget, log, run.setting.target)
     excluded |= batch_dependent(backends) if run.config.accuracy.batch_invariant else {}
     matches = enumerate_matches(

@@ -17,11 +17,11 @@ from collage_evo.graph.ir.values import save_values
 from collage_evo.graph.ir.weights import all_weight_bytes
 from collage_evo.graph.load.files import read_model, save_linked
 from collage_evo.graph.load.load import ModelFile
-from collage_evo.graph.prepare import PreparedModel, SearchableModel, Values, prepare_model, searchable
+from collage_evo.graph.prepare import RANDOM_INPUTS, PreparedModel, SearchableModel, Values, prepare_model, searchable
 from collage_evo.hardware.slots import usable_cores
 from collage_evo.report.stage import Stage
 from collage_evo.run.context import Room, RunContext, Workplace
-from collage_evo.run.stages.samples import keep_samples, own_samples
+from collage_evo.run.stages.samples import keep_samples, own_samples, random_samples, timed_samples
 
 NORMALISED = "normalised"
 BEGUN = "model"
@@ -38,13 +38,14 @@ def prepare(place: Workplace, file: ModelFile) -> PreparedModel:
     with place.stage(Stage.MODEL):
         config = place.config
         samples = own_samples(place, file)
-        feeds = [sample.feeds for sample in samples.search] if samples else []
-        weights: tuple[float, ...] = (1.0,)
-        if config.model.sizes == "any":
-            feeds, weights = representatives(feeds)
+        if shapes := place.open_shapes:
+            feeds, weights = timed_samples(samples or random_samples(file.declared, shapes), shapes)
+            model = replace(run_once(config, file, feeds, is_open=True), weights=weights)
+            if samples is None:
+                model = replace(model, notes=(*model.notes, RANDOM_INPUTS))
         else:
-            feeds = feeds[: config.verify.inputs]
-        model = replace(run_once(config, file, feeds, config.verify.inputs), weights=weights)
+            feeds = [sample.feeds for sample in samples.search[: config.verify.inputs]] if samples else []
+            model = run_once(config, file, feeds, config.verify.inputs)
         _require_same(place, model)
         if not reports_errors(model):
             model = replace(model, notes=(*model.notes, NOTHING_FINITE))
@@ -56,13 +57,6 @@ def prepare(place: Workplace, file: ModelFile) -> PreparedModel:
             write_references(place.files.nonfinite, spoiled)
         keep_samples(place, model, samples)
     return model
-
-
-def representatives(feeds):
-    by_size = sorted(feeds, key=lambda one: sum(v.size for v in one.values()))
-    n = len(by_size)
-    chosen = [by_size[n // 2], by_size[n // 6], by_size[5 * n // 6], by_size[-1]]
-    return [*chosen, by_size[0]], (0.32, 0.33, 0.3, 0.05)
 
 
 def _require_same(place: Workplace, model: PreparedModel) -> None:
@@ -79,8 +73,11 @@ def _require_same(place: Workplace, model: PreparedModel) -> None:
         )
 
 
-def run_once(config: Config, file: ModelFile, feeds: Sequence[Values], inputs: int = 1) -> PreparedModel:
-    """The model in ``file`` with the shapes of ``config``, run on ``feeds``, else on so many random ``inputs``."""
+def run_once(
+    config: Config, file: ModelFile, feeds: Sequence[Values], inputs: int = 1, is_open: bool = False
+) -> PreparedModel:
+    """The model in ``file`` with the shapes of ``config``, or open ones, run on ``feeds``, else on so many random
+    ``inputs``."""
     return prepare_model(
         file,
         config.model.one_profile(),
@@ -89,7 +86,7 @@ def run_once(config: Config, file: ModelFile, feeds: Sequence[Values], inputs: i
         feeds=feeds,
         any_shapes=config.model.sizes == "smallest",
         timeout_s=Room.of(config, all_weight_bytes(file.declared)).timeout_s,
-        is_open=config.model.sizes == "any",
+        is_open=is_open,
     )
 
 

@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+import onnx
 
 from collage_evo.accuracy.budget import EXACT
 from collage_evo.accuracy.samples import (
@@ -17,6 +18,7 @@ from collage_evo.accuracy.samples import (
     Sample,
     Sizes,
     Split,
+    Values,
     plain_outputs,
     read_samples,
     split,
@@ -26,14 +28,15 @@ from collage_evo.config import AccuracyConfig
 from collage_evo.errors import InputError
 from collage_evo.graph.check.edges import chooses
 from collage_evo.graph.check.nonfinite import nonfinite
+from collage_evo.graph.load.distribution import representatives
 from collage_evo.graph.load.inputs import random_inputs
 from collage_evo.graph.load.load import ModelFile
+from collage_evo.graph.load.open_shapes import OpenShapes
 from collage_evo.graph.prepare import PreparedModel
 from collage_evo.graph.reference.reference import Reference
 from collage_evo.hardware.slots import usable_cores
 from collage_evo.run.context import Workplace
-from collage_evo.run.samples import read_samples as own_data
-from collage_evo.run.samples import samples_of_shapes
+from collage_evo.run.samples import DRAWN, distribution_of, samples_in, samples_of_shapes, shapes_of
 
 SEARCH, SEARCH_BY_ERROR = 128, 32
 """Samples that each placement is judged on, unless the configuration sets the number; by the relative error fewer
@@ -90,8 +93,8 @@ def own_samples(run: Workplace, file: ModelFile) -> Split[Sample] | None:
     if (recorded := run.store.get(SAMPLES, Sampled)) is not None:
         calibration, search, held_out = (read_samples(_part(run, name)) for name in PARTS)
         return None if recorded.random else Split(calibration, search, held_out, recorded.total)
-    if config.model.sizes == "any":
-        samples = own_data(config, {}, file)
+    if shapes := run.open_shapes:
+        samples = samples_in(config, shapes, file)
     else:
         samples = samples_of_shapes(config, config.model.one_profile(), file)
     if config.accuracy.metric and not samples:
@@ -102,6 +105,25 @@ def own_samples(run: Workplace, file: ModelFile) -> Split[Sample] | None:
 def sizes_of(accuracy: AccuracyConfig) -> Sizes:
     """The most samples of each part of the user's."""
     return Sizes(accuracy.calibration, accuracy.search or SEARCH, accuracy.held_out)
+
+
+def random_samples(model: onnx.ModelProto, shapes: OpenShapes) -> Split[Sample]:
+    """Random inputs of many of ``shapes``."""
+    of_shapes = enumerate(shapes.drawn(DRAWN, seed=0))
+    return split([Sample(random_inputs(model, 2000 + index, one)) for index, one in of_shapes], RANDOM, seed=0)
+
+
+def timed_samples(samples: Split[Sample], shapes: OpenShapes) -> tuple[list[Values], tuple[float, ...]]:
+    """Inputs for the references of an open model: those that are timed, with their weights in the latency, the one in
+    the middle of the total time first; then those of the smallest and the largest shape."""
+    every = (*samples.search, *samples.calibration, *samples.held_out)
+    distribution = distribution_of(shapes, every, 0)
+    of_shape = [next(one.feeds for one in every if shapes_of(one) == shape) for shape in distribution.shapes]
+    chosen = representatives(distribution.shapes, distribution.counts)
+    middle, *others = sorted(chosen, key=lambda one: one is not chosen[len(chosen) // 3])
+    timed = (middle, *others)
+    by_size = sorted(of_shape, key=lambda feeds: sum(value.size for value in feeds.values()))
+    return [*(of_shape[one.place] for one in timed), by_size[0], by_size[-1]], tuple(one.weight for one in timed)
 
 
 def keep_samples(run: Workplace, model: PreparedModel, samples: Split[Sample] | None) -> None:
@@ -242,6 +264,8 @@ def _random_samples(run: Workplace, model: PreparedModel) -> Split[Sample]:
     checks suffice."""
     if run.config.accuracy.budget == EXACT:
         return Split((), (), (), 0)
+    if open_shapes := run.open_shapes:
+        return random_samples(model.original, open_shapes)
     checked = [Sample(feeds) for feeds, _ in model.references[: run.config.verify.inputs]]
     shapes = {name: value.shape for name, value in checked[0].feeds.items() if isinstance(value, np.ndarray)}
     count = RANDOM.calibration + RANDOM.search + RANDOM.held_out
