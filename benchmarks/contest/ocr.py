@@ -37,7 +37,7 @@ def make_recogniser(task: Task, samples: int, held_out: int) -> None:
         for row in codes:
             text = words(rng, 4, 20)
             row[: len(text)] = [classes[character] for character in text]
-            pictures.append(_network_input(_line(rng, text, LINE)))
+            pictures.append(network_input(line_of(rng, text, LINE)))
         return {name: np.stack(pictures), "codes": codes}
 
     write_task(task, model, draw(samples, 1), draw(held_out, 2))
@@ -51,9 +51,9 @@ def make_orientation(task: Task, samples: int, held_out: int) -> None:
     def draw(count: int, seed: int) -> Arrays:
         rng = np.random.default_rng(seed)
         label = rng.integers(0, 2, count)
-        lines = [_line(rng, words(rng, 3, 12), FLIPPED) for _ in label]
+        lines = [line_of(rng, words(rng, 3, 12), FLIPPED) for _ in label]
         turned = [line.rotate(180) if flip else line for line, flip in zip(lines, label, strict=True)]
-        return {name: np.stack([_network_input(line) for line in turned]), "label": label}
+        return {name: np.stack([network_input(line) for line in turned]), "label": label}
 
     write_task(task, model, draw(samples, 3), draw(held_out, 4))
 
@@ -77,8 +77,11 @@ def _characters(model: onnx.ModelProto) -> list[str]:
     return ["", *listed.splitlines(), " "]
 
 
-def _line(rng: np.random.Generator, text: str, size: tuple[int, int]) -> Image.Image:
-    """``text`` as a detector would cut it out, scaled to ``size`` and filled up at its right as the package does."""
+def line_of(rng: np.random.Generator, text: str, size: tuple[int, int]) -> Image.Image:
+    """``text`` as a detector would cut it out, scaled to ``size`` and filled up at its right as the package does.
+
+    With a width of 0 it is as wide as it gets, and nothing is filled up.
+    """
     height, width = size
     letters = int(rng.integers(12, 40))
     face = font(rng, letters)
@@ -87,8 +90,9 @@ def _line(rng: np.random.Generator, text: str, size: tuple[int, int]) -> Image.I
     image = Image.new("RGB", (int(right - left) + 2 * margin, int(bottom - top) + 2 * margin), paper(rng))
     ImageDraw.Draw(image).text((margin - left, margin - top), text, ink(rng), face)
     image = worn(rng, image)
-    scaled = image.resize((min(width, max(1, round(image.width * height / image.height))), height))
-    filled = Image.new("RGB", (width, height), (127, 127, 127))
+    natural = max(1, round(image.width * height / image.height))
+    scaled = image.resize((min(width or natural, natural), height))
+    filled = Image.new("RGB", (width or natural, height), (127, 127, 127))
     filled.paste(scaled, (0, 0))
     return filled
 
@@ -105,7 +109,7 @@ def _page(rng: np.random.Generator) -> tuple[np.ndarray, np.ndarray]:
         draw.text((left, top), text, colour, face)
         # As people mark lines: as high as the tallest letters, whether or not they occur.
         box[:] = (left, top, left + face.getlength(text), top + sum(face.getmetrics()))
-    return _network_input(worn(rng, image)), boxes
+    return network_input(worn(rng, image)), boxes
 
 
 def _tops(rng: np.random.Generator, height: int) -> Iterator[int]:
@@ -115,7 +119,7 @@ def _tops(rng: np.random.Generator, height: int) -> Iterator[int]:
         top += int(rng.integers(44, 100))
 
 
-def _network_input(image: Image.Image) -> np.ndarray:
+def network_input(image: Image.Image) -> np.ndarray:
     """Channels of BGR first, from -1 to 1, a batch of one: as the package prepares its images."""
     scaled: np.ndarray = np.asarray(image)[:, :, ::-1].transpose(2, 0, 1).astype(np.float32) / 127.5 - 1.0
     return np.ascontiguousarray(scaled[np.newaxis])

@@ -40,7 +40,7 @@ def make_speech(task: Task, samples: int, held_out: int) -> None:
     model = network("silero-vad==6.2.3", "silero_vad_16k_sequence.onnx", {"input": shape, **states})
     phrases = [" ".join(text.split())[:60] for text in documentation() if len(text) > 60]
     with tempfile.TemporaryDirectory() as folder:
-        speaker = _Speaker(unpacked("espeakng-loader==0.2.4", Path(folder)) / "espeakng_loader")
+        speaker = Speaker(unpacked("espeakng-loader==0.2.4", Path(folder)) / "espeakng_loader")
 
         def draw(count: int, seed: int) -> Arrays:
             rng = np.random.default_rng(seed)
@@ -114,11 +114,11 @@ def _sung(rng: np.random.Generator) -> tuple[np.ndarray, float]:
     sound = (
         loud / orders**0.5 * np.sin(2 * np.pi * orders * hertz * times + rng.uniform(0, 6.28, orders.shape))
     ).sum(0)
-    sound = sound / sound.std() + _noise(rng, PITCH_LENGTH) * 10.0 ** (-rng.uniform(0.0, 30.0) / 20.0)
+    sound = sound / sound.std() + noise(rng, PITCH_LENGTH) * 10.0 ** (-rng.uniform(0.0, 30.0) / 20.0)
     return ((sound - sound.mean()) / sound.std())[np.newaxis].astype(np.float32), cents
 
 
-class _Speaker:
+class Speaker:
     """eSpeak NG by its C interface (``speak_lib.h``); ``folder`` holds the library and its data."""
 
     def __init__(self, folder: Path) -> None:
@@ -130,15 +130,15 @@ class _Speaker:
         self._keep = kind(self._hear)  # the library has only its address
         self._library.espeak_SetSynthCallback(self._keep)
 
-    def say(self, text: str, voice: str, words_a_minute: int, pitch: int) -> np.ndarray:
-        """``text`` as float32 sound of ``SPEECH_RATE``; ``pitch`` from 0 to 100."""
+    def say(self, text: str, voice: str, words_a_minute: int, pitch: int, rate: int = SPEECH_RATE) -> np.ndarray:
+        """``text`` as float32 sound of so many samples a second; ``pitch`` from 0 to 100."""
         self._heard.clear()
         self._library.espeak_SetVoiceByName(voice.encode())
         self._library.espeak_SetParameter(1, words_a_minute, 0)
         self._library.espeak_SetParameter(3, pitch, 0)
         spoken = text.encode()
         self._library.espeak_Synth(spoken, len(spoken) + 1, 0, 1, 0, 1, None, None)
-        return np.asarray(resample_poly(np.concatenate(self._heard), SPEECH_RATE, self._rate), np.float32)
+        return np.asarray(resample_poly(np.concatenate(self._heard), rate, self._rate), np.float32)
 
     def _hear(self, samples: ctypes._Pointer[ctypes.c_short], count: int, _events: object) -> int:
         if samples and count > 0:
@@ -146,7 +146,7 @@ class _Speaker:
         return 0
 
 
-def _spoken(rng: np.random.Generator, speaker: _Speaker, phrases: Sequence[str]) -> tuple[np.ndarray, np.ndarray]:
+def _spoken(rng: np.random.Generator, speaker: Speaker, phrases: Sequence[str]) -> tuple[np.ndarray, np.ndarray]:
     """Windows of about a second, and which of them hold speech."""
     voice = f"{rng.choice(VOICES)}{rng.choice(SPEAKERS)}"
     voiced = speaker.say(str(rng.choice(phrases)), voice, int(rng.integers(120, 220)), int(rng.integers(20, 80)))
@@ -154,15 +154,15 @@ def _spoken(rng: np.random.Generator, speaker: _Speaker, phrases: Sequence[str])
     clean = np.concatenate([np.zeros(length, np.float32), voiced, np.zeros(length, np.float32)])
     begin = int(rng.integers(SPEECH_BEFORE, len(clean) - length))
     loud = float(np.sqrt((voiced**2).mean()))
-    noise = _noise(rng, len(clean)) * loud * 10.0 ** (-rng.uniform(0.0, 30.0) / 20.0)
-    heard = (clean + noise) * rng.uniform(0.2, 1.5)
+    hiss = noise(rng, len(clean)) * loud * 10.0 ** (-rng.uniform(0.0, 30.0) / 20.0)
+    heard = (clean + hiss) * rng.uniform(0.2, 1.5)
     starts = begin + SPEECH_WINDOW * np.arange(SPEECH_WINDOWS)
     windows = np.stack([heard[start - SPEECH_BEFORE : start + SPEECH_WINDOW] for start in starts])
     levels = np.array([np.sqrt((clean[start : start + SPEECH_WINDOW] ** 2).mean()) for start in starts])
     return windows.astype(np.float32), (levels > AUDIBLE * loud).astype(np.int64)
 
 
-def _noise(rng: np.random.Generator, length: int) -> np.ndarray:
+def noise(rng: np.random.Generator, length: int) -> np.ndarray:
     """Of unit loudness, from white to brown."""
     shape = np.arange(1, length // 2 + 2) ** -rng.uniform(0.0, 1.0)
     noise = np.fft.irfft(np.fft.rfft(rng.standard_normal(length)) * shape, length)
@@ -179,7 +179,7 @@ def _played(rng: np.random.Generator) -> tuple[np.ndarray, np.ndarray]:
             sound[begin:end] += _tone(rng, int(key), end - begin) * rng.uniform(0.3, 1.0)
             notes[begin // MUSIC_HOP : end // MUSIC_HOP, key - LOWEST_KEY] = 1
         begin += int(rng.uniform(0.15, 0.6) * MUSIC_RATE)
-    sound = sound / np.abs(sound).max() * rng.uniform(0.3, 1.0) + _noise(rng, MUSIC_LENGTH) * 0.003
+    sound = sound / np.abs(sound).max() * rng.uniform(0.3, 1.0) + noise(rng, MUSIC_LENGTH) * 0.003
     return sound[np.newaxis, :, np.newaxis].astype(np.float32), notes
 
 
