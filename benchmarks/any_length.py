@@ -36,6 +36,7 @@ REFERENCE, ANSWER = "ONNX Runtime, float32", "collage_evo"
 DYNAMIC = {"quantize_dynamic, 8 bits": False, "quantize_dynamic, 7 bits": True}
 """With ``reduce_range`` or without: pairs of products saturate in 16 bits where a processor has no VNNI."""
 NNCF = "NNCF"
+CLOCKS = ("wall", "processor")
 
 
 def make(folder: Path, name: str) -> None:
@@ -240,14 +241,15 @@ def side(folder: Path, *how: str) -> None:
     for line in sys.stdin:
         order = random.Random(line).sample(range(len(data.samples)), len(data.samples))
         ms = {index: _ms(run, data.samples[index]) for index in order}
-        fixed = [float(np.median([_ms(run, feeds) for _ in range(REPEATS + 1)][1:])) for feeds in at_lengths]
+        fixed = [np.median([_ms(run, feeds) for _ in range(REPEATS + 1)][1:], 0).tolist() for feeds in at_lengths]
         print(json.dumps({"samples": [ms[index] for index in range(len(ms))], "lengths": fixed}), flush=True)
 
 
-def _ms(run: Run, feeds: Feeds) -> float:
-    begin = time.perf_counter()
+def _ms(run: Run, feeds: Feeds) -> list[float]:
+    """By each clock of ``CLOCKS``."""
+    begins = time.perf_counter(), time.process_time()
     run(feeds)
-    return (time.perf_counter() - begin) * 1e3
+    return [(time.perf_counter() - begins[0]) * 1e3, (time.process_time() - begins[1]) * 1e3]
 
 
 def take_turns(folder: Path, sides: Mapping[str, Sequence[str]], rounds: int) -> dict[str, list[dict[str, Any]]]:
@@ -288,12 +290,13 @@ def _environment() -> dict[str, str]:
     return {**os.environ, "PYTHONPATH": str(Path(__file__).parents[1])}
 
 
-def race(folder: Path, artifact: Path | None, nncf: str, budget: float, rounds: int, out: Path) -> None:
+def race(options: argparse.Namespace) -> None:
     """Judge everybody, let them take turns, and print a table."""
     from collage_evo.answer.sequential import Ratio
     from collage_evo.hardware.processor import level, this_machine
 
-    sides, judged = sides_of(folder, artifact, nncf), {}
+    folder, clock = options.folder, CLOCKS.index(options.clock)
+    sides, judged = sides_of(folder, options.artifact, options.nncf), {}
     for name, how in list(sides.items()):
         done = subprocess.run(_command("judge", folder, how), capture_output=True, text=True, env=_environment())
         if done.returncode:
@@ -301,25 +304,25 @@ def race(folder: Path, artifact: Path | None, nncf: str, budget: float, rounds: 
             del sides[name]
         else:
             judged[name] = json.loads(done.stdout)
-    turns = take_turns(folder, sides, rounds)
-    means = {name: [float(np.mean(turn["samples"])) for turn in taken] for name, taken in turns.items()}
-    medians = {name: np.median([turn["samples"] for turn in taken], 0) for name, taken in turns.items()}
-    expected = {name: float(each.mean()) for name, each in medians.items()}
+    turns = take_turns(folder, sides, options.rounds)
+    ms = {name: np.array([turn["samples"] for turn in taken])[..., clock] for name, taken in turns.items()}
+    expected = {name: float(np.median(each, 0).mean()) for name, each in ms.items()}
     lengths = Data(folder).lengths
-    print(f"{this_machine().cpu} {level() or ''}: ms at {', '.join(map(str, lengths))}")
+    print(f"{this_machine().cpu} {level() or ''}: ms at {', '.join(map(str, lengths))}, {options.clock} clock")
     for name in sorted(sides, key=expected.__getitem__):
-        fixed = np.median([turn["lengths"] for turn in turns[name]], 0)
+        fixed = np.median([turn["lengths"] for turn in turns[name]], 0)[:, clock]
         figures = ", ".join(f"{key} {value:.4g}" for key, value in judged[name].items())
         print(f"  {name:26} {expected[name]:8.2f} ms | {' / '.join(f'{ms:.3g}' for ms in fixed)} | {figures}")
     plain = min((name for name in sides if "float32" in name), key=expected.__getitem__)
-    rivals = [name for name in sides if name != ANSWER and judged[name]["error"] <= budget]
+    rivals = [name for name in sides if name != ANSWER and judged[name]["error"] <= options.budget]
     able = min(rivals, key=expected.__getitem__)
     for name in sorted(sides.keys() - {plain, able}):
         for other in sorted({plain, able}):
-            gain = Ratio.of([float(np.log(a / b)) for a, b in zip(means[other], means[name], strict=True)])
+            gain = Ratio.of(np.log(ms[other].mean(1) / ms[name].mean(1)).tolist())
             print(f"  {name} is {gain} times as fast as {other}")
-    about = {"cpu": this_machine().cpu, "level": level(), "budget": budget, "lengths": lengths}
-    out.write_text(json.dumps({**about, "judged": judged, "expected_ms": expected, "turns": turns}))
+    about = {"cpu": this_machine().cpu, "level": level(), "budget": options.budget, "lengths": lengths}
+    out = options.out or folder / "race.json"
+    out.write_text(json.dumps({**about, "clocks": CLOCKS, "judged": judged, "turns": turns}))
 
 
 def main() -> None:
@@ -340,13 +343,13 @@ def main() -> None:
         racing.add_argument("--nncf", default="", metavar="PYTHON")
         racing.add_argument("--budget", type=float, default=0.02)
         racing.add_argument("--rounds", type=int, default=ROUNDS)
+        racing.add_argument("--clock", choices=CLOCKS, default=CLOCKS[0], help="the processor's on a busy machine")
         racing.add_argument("--out", type=Path)
         options = parser.parse_args()
         if options.step == "make":
             make(options.folder, options.name)
         else:
-            out = options.out or options.folder / "race.json"
-            race(options.folder, options.artifact, options.nncf, options.budget, options.rounds, out)
+            race(options)
 
 
 if __name__ == "__main__":

@@ -31,8 +31,12 @@ Feeds = dict[str, np.ndarray]
 LAYERS = 6
 PADDED = {"input_ids": 0, "attention_mask": 0}
 LINE_HEIGHT = 48
-SOUND_RATE, WINDOW, HOP, BANDS, FINE = 48000, 960, 480, 32, 96
-"""Samples a second, of a window and between windows; bands of the coarse spectrum, frequencies of the fine one."""
+SOUND_RATE, WINDOW, HOP, FINE = 48000, 960, 480, 96
+"""Samples a second, of a window and between windows; frequencies of the fine spectrum."""
+BANDS = (
+    2, 2, 2, 2, 2, 2, 2, 2, 2, 2, 2, 2, 2, 5, 5, 7, 7, 8, 10, 12, 13, 15, 18, 20, 24, 28, 31, 37, 42, 50, 56, 67
+)  # fmt: skip
+"""Frequencies in each band of the coarse one: as wide as an ear's (ERB), two at least, as libDF has them."""
 
 
 @dataclass(frozen=True)
@@ -103,10 +107,10 @@ def denoiser(count: int) -> Network:
     _replace(whole.opset_import, whole.opset_import[:1])  # the same one of each part
     _keep_outputs(whole, ("m", "coefs", "lsnr"))
     texts = sorted({" ".join(text.split()) for text in documentation() if len(text.split()) > 20})
-    rng, bands = np.random.default_rng(74), _bands()
+    rng = np.random.default_rng(74)
     with tempfile.TemporaryDirectory() as folder:
         speaker = Speaker(unpacked("espeakng-loader==0.2.4", Path(folder)) / "espeakng_loader")
-        samples = [_heard(rng, speaker, texts, bands) for _ in range(count)]
+        samples = [_heard(rng, speaker, texts) for _ in range(count)]
     return Network(whole, samples, {"feat_erb": 2, "feat_spec": 2}, (25, 50, 100, 200, 400, 800, 1600), batch=False)
 
 
@@ -209,7 +213,7 @@ def _tokens(packed: bytes, texts: Sequence[str], count: int, seed: int) -> list[
     return samples
 
 
-def _heard(rng: np.random.Generator, speaker: Speaker, texts: Sequence[str], bands: Sequence[int]) -> Feeds:
+def _heard(rng: np.random.Generator, speaker: Speaker, texts: Sequence[str]) -> Feeds:
     """A phrase of 1 to 20 words in noise of -5 to 20 dB, as libDF prepares it: normalised by its own past."""
     text = " ".join(str(rng.choice(texts)).split()[: int(rng.integers(1, 21))])
     voice = f"{rng.choice(VOICES)}{rng.choice(SPEAKERS)}"
@@ -220,9 +224,9 @@ def _heard(rng: np.random.Generator, speaker: Speaker, texts: Sequence[str], ban
     windows = np.lib.stride_tricks.sliding_window_view(sound, WINDOW)[::HOP]
     shape = np.sin(np.pi / 2 * np.sin(np.pi * (np.arange(WINDOW) + 0.5) / WINDOW) ** 2)
     spectrum = np.fft.rfft(windows * shape) * 2 * HOP / WINDOW**2
-    edges = np.cumsum([0, *bands[:-1]])
-    loud = 10.0 * np.log10(np.add.reduceat(np.abs(spectrum) ** 2, edges, axis=1) / bands + 1e-10)
-    coarse = (loud - _past(loud, np.linspace(-60.0, -90.0, BANDS))) / 40.0
+    power = np.add.reduceat(np.abs(spectrum) ** 2, np.cumsum([0, *BANDS[:-1]]), axis=1) / BANDS
+    loud = 10.0 * np.log10(power + 1e-10)
+    coarse = (loud - _past(loud, np.linspace(-60.0, -90.0, len(BANDS)))) / 40.0
     fine = spectrum[:, :FINE]
     fine = fine / np.sqrt(_past(np.abs(fine), np.linspace(1e-3, 1e-4, FINE)))
     both = {"feat_erb": coarse[np.newaxis], "feat_spec": np.stack([fine.real, fine.imag])}
@@ -236,17 +240,3 @@ def _past(frames: np.ndarray, state: np.ndarray) -> np.ndarray:
         state = frame * (1.0 - keep) + state * keep
         states.append(state)
     return np.array(states)
-
-
-def _bands() -> list[int]:
-    """How many frequencies each band has: equally wide by ear (ERB), at least two of them."""
-    step, width = np.log1p(SOUND_RATE / 2 / (24.7 * 9.265)) / BANDS, SOUND_RATE / WINDOW
-    ends = np.round(24.7 * 9.265 * np.expm1(step * np.arange(1, BANDS + 1)) / width).astype(int)
-    counts, before, over = [], 0, 0
-    for end in ends:
-        count = max(2, end - before - over)
-        over = max(0, 2 - (end - before - over))
-        counts.append(int(count))
-        before = end
-    counts[-1] += WINDOW // 2 + 1 - sum(counts)
-    return counts
