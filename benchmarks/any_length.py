@@ -96,9 +96,9 @@ class Data:
 
     def padded(self, sample: Feeds, length: int) -> Feeds:
         """The sample with what its model takes for nothing behind it."""
-        beside = length - self.length(sample)
+        extra = length - self.length(sample)
         widths = {
-            name: [(0, beside if axis == self.axes[name] else 0) for axis in range(array.ndim)]
+            name: [(0, extra if axis == self.axes[name] else 0) for axis in range(array.ndim)]
             for name, array in sample.items()
         }
         return {
@@ -214,23 +214,23 @@ def _moves(run: Run, data: Data) -> dict[str, list[float]]:
             rows = [data.of_length(sample, length) for sample in group]
             made = run({name: np.concatenate([row[name] for row in rows]) for name in rows[0]})
             for index, row in enumerate(rows):
-                alone = {name: array.copy() for name, array in run(row).items()}
+                single = {name: array.copy() for name, array in run(row).items()}
                 moves.setdefault("batch", []).append(
-                    _moved({name: array[index : index + 1] for name, array in made.items()}, alone)
+                    _moved({name: array[index : index + 1] for name, array in made.items()}, single)
                 )
         longest = max(data.length(sample) for sample in group)
         for sample in group:
             if data.padding and data.length(sample) < longest:
-                alone = {name: array.copy() for name, array in run(sample).items()}
-                moves.setdefault("padding", []).append(_moved(run(data.padded(sample, longest)), alone))
+                single = {name: array.copy() for name, array in run(sample).items()}
+                moves.setdefault("padding", []).append(_moved(run(data.padded(sample, longest)), single))
     return moves
 
 
-def _moved(made: Outputs, alone: Outputs) -> float:
+def _moved(made: Outputs, single: Outputs) -> float:
     """Relative, of the output that moves most; what is there only beside the padding does not count."""
     return max(
         float(np.linalg.norm(made[name][tuple(map(slice, right.shape))] - right) / np.linalg.norm(right))
-        for name, right in alone.items()
+        for name, right in single.items()
     )
 
 

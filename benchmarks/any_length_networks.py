@@ -102,8 +102,8 @@ def denoiser(count: int) -> Network:
         )
     for part in rest:
         shared = [(value.name, value.name) for value in part.graph.input]
-        kept = [value.name for value in (*whole.graph.output, *part.graph.output)]
-        whole = compose.merge_models(whole, part, shared, outputs=kept)
+        wanted = [value.name for value in (*whole.graph.output, *part.graph.output)]
+        whole = compose.merge_models(whole, part, shared, outputs=wanted)
     _replace(whole.opset_import, whole.opset_import[:1])  # the same one of each part
     _keep_outputs(whole, ("m", "coefs", "lsnr"))
     texts = sorted({" ".join(text.split()) for text in documentation() if len(text.split()) > 20})
@@ -135,13 +135,13 @@ def _encoder() -> onnx.ModelProto:
 def _keep_outputs(model: onnx.ModelProto, names: Sequence[str]) -> None:
     """Leave out the others, and the nodes and weights that only they need."""
     needed = set(names)
-    kept: list[onnx.NodeProto] = []
+    wanted: list[onnx.NodeProto] = []
     for node in reversed(model.graph.node):
         if needed.intersection(node.output):
             needed |= set(node.input)
-            kept.insert(0, node)
+            wanted.insert(0, node)
     graph = model.graph
-    _replace(graph.node, kept)
+    _replace(graph.node, wanted)
     _replace(graph.output, [value for value in graph.output if value.name in names])
     _replace(graph.initializer, [tensor for tensor in graph.initializer if tensor.name in needed])
 
