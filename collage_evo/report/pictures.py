@@ -18,6 +18,7 @@ from typing import Any
 from collage_evo.report.accuracy import format_budget
 from collage_evo.report.front import describe_point, fastest_baselines, proved_front, timing_of
 from collage_evo.report.result import Accuracy, FrontPoint
+from collage_evo.report.sizes import ANSWER, LatencyBySize
 from collage_evo.report.words import format_ms, format_number, format_tick
 
 WIDE, NARROW = 900, 380
@@ -31,11 +32,12 @@ LEGEND = (
 )
 LETTER, LINE = 6.4, 14
 """Approximate size of a letter and of a line of text, in pixels."""
-INK, DIM, GRID, CARD, MARK, LIMIT = (f"#00000{k}" for k in range(1, 7))
+INK, DIM, GRID, CARD, MARK, LIMIT, SINGLE = (f"#00000{k}" for k in range(1, 8))
 """Colours for matplotlib, each of which stands for a property of the page."""
-_PROPERTIES = {INK: "ink", DIM: "dim", GRID: "line", CARD: "card", MARK: "mark", LIMIT: "limit"}
+_PROPERTIES = {INK: "ink", DIM: "dim", GRID: "line", CARD: "card", MARK: "mark", LIMIT: "limit", SINGLE: "single"}
 _RADII = {"answer": 7, "single": 4.5, "pareto": 3.5, "placement": 2.5}
-ANSWER = "the answer"
+DASHES = ((), (6, 2), (2, 2), (6, 2, 2, 2))
+"""Lengths of dashes and gaps of each line, in widths of the line: the answer's comes first and has none."""
 Spot = tuple[float, float]
 """A place: by an axis's values, or in pixels."""
 Box = tuple[float, float, float, float]
@@ -107,6 +109,40 @@ def curve_svg(points: Sequence[Mapping[str, float]]) -> str:
     return _svg(axes, "front curve", 190, "Best time so far, in ms, over the seconds of the search")
 
 
+def sizes_svg(sizes: LatencyBySize, width: float = WIDE) -> str:
+    """Latency over the size of the inputs: a line for the answer and for each library. Both axes are logarithmic, so
+    that a line below another one by the same distance is faster by the same factor. Empty for less than two sizes.
+    """
+    if len({one.size for one in sizes.times}) < 2:
+        return ""
+    from matplotlib.ticker import LogLocator, NullLocator
+
+    height, every = 300, [ms for one in sizes.times for ms in one.ms.values()]
+    axes = _axes(width, height, 60, sizes.what)
+    axes.set(xscale="log", yscale="log", xlim=(sizes.times[0].size / 1.1, sizes.times[-1].size * 1.1))
+    axes.set(ylim=(min(every) / 1.3, max(every) * 1.3))
+    for axis in (axes.xaxis, axes.yaxis):
+        axis.set_major_locator(LogLocator(subs=(1, 2, 5), numticks=12))
+        axis.set_minor_locator(NullLocator())
+        axis.set_major_formatter(lambda value, _: format_tick(value))
+    axes.text(0, 1.01, "latency (ms)", color=INK, fontsize=12, ha="left", transform=axes.transAxes)
+    lines = {name: [(one.size, one.ms[name]) for one in sizes.times if name in one.ms] for name in sizes.names}
+    marks: list[str] = []
+    for (name, line), dashes in zip(lines.items(), itertools.cycle(DASHES)):
+        kind, colour = ("answer", MARK) if name == ANSWER else ("single", SINGLE)
+        axes.plot(*zip(*line, strict=True), color=colour, linewidth=2, dashes=dashes, label=name)
+        for size, ms in line:
+            x, y = axes.transData.transform((size, ms))
+            words = escape(f"{name}: {format_ms(ms)} ms at {sizes.what} {size}")
+            where = f'cx="{x:.1f}" cy="{height - y:.1f}" r="3"'
+            marks.append(f'<circle class="{kind}" {where}><title>{words}</title></circle>')
+    axes.legend(loc="upper left", frameon=False, labelcolor=INK, fontsize=12)  # latency grows with the size
+    described = ". ".join(
+        f"{name}: {', '.join(f'{format_ms(ms)} ms at {n}' for n, ms in line)}" for name, line in lines.items()
+    )
+    return _svg(axes, "front sizes", height, f"Latency over {sizes.what}", described, marks)
+
+
 def _axes(width: float, height: float, bottom: float, label: str) -> Any:
     """Axes with labels outside; one unit of the figure is a pixel of the page."""
     from matplotlib.figure import Figure
@@ -118,7 +154,7 @@ def _axes(width: float, height: float, bottom: float, label: str) -> Any:
     axes.grid(color=GRID, alpha=0.6)
     axes.spines[["top", "right"]].set_visible(False)
     axes.spines[["left", "bottom"]].set_color(DIM)
-    axes.set_xlabel(label, color=INK, fontsize=12)
+    axes.set_xlabel(label, color=INK, fontsize=12, parse_math=False)
     axes.locator_params(nbins=4)
     for axis in (axes.xaxis, axes.yaxis):
         axis.set_major_formatter(lambda value, _: format_tick(value))
