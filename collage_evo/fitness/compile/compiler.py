@@ -33,7 +33,6 @@ from collage_evo.graph.ir.graph import Graph, Tensor, members
 from collage_evo.graph.ir.weights import inlined
 from collage_evo.graph.load.data import given_inputs
 from collage_evo.graph.load.files import digest
-from collage_evo.graph.normalise.normalise import Rules, normalise
 from collage_evo.graph.normalise.outputs import computed_outputs
 from collage_evo.hardware.target import Target
 from collage_evo.patterns.match import Placement, Region
@@ -199,6 +198,8 @@ def _known_wrong(backend: Backend, model: onnx.ModelProto) -> str:
         return next((reason for graph, node in operators(model) if (reason := backend.known_wrong(graph, node))), "")
 
     if reason := first(model):
+        from collage_evo.graph.normalise.normalise import Rules, normalise  # half of what a fork server imports
+
         with suppress(InputError):
             return first(normalise(model, Rules.SAME_OPSET))
     return reason
