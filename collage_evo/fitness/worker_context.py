@@ -55,6 +55,7 @@ class WorkerContext:
         cache = PieceCache(Path(setting.cache), setting.cache_bytes, setting.run, on_inherited)
         self.compiler = Compiler(self.target, cache, setting.files.ranges)
         self.judge = Judge(setting)
+        self._expects_any = False
         self.exclusive = ExclusiveTiming(machine_directory(), waiting, setting.run)
 
     @cached_property
@@ -83,7 +84,9 @@ class WorkerContext:
 
     def expect_any_backend(self) -> None:
         """Configure all thread pools before the first library is loaded, even if only to compile."""
-        settle_pools((name for name, probe in probe_all() if probe.available), self.target)
+        if not self._expects_any:
+            settle_pools((name for name, probe in probe_all() if probe.available), self.target)
+            self._expects_any = True
 
     def uncontended(
         self, session: Session, time_once: Callable[[], Timing], timing: TimingSettings, attempts: int = ATTEMPTS
