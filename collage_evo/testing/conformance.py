@@ -60,6 +60,8 @@ class Effort:
     """Random models of each family of operators."""
     per_pattern: int = 8
     """Pieces of a case that run in addition to the largest, so that every pattern occurs so often."""
+    precisions: int | None = None
+    """Lower precisions that are checked on each piece: those that were checked on the fewest so far. None: all."""
     count_threads: bool = True
     """Whether the number of working threads is checked, which takes two more processes."""
     seconds: float = 600.0
@@ -122,6 +124,8 @@ class Suite:
         self._left_out = {v.name: why for v in backend.variants if (why := _why_not(backend, v, effort.threads))}
         """Variants that cannot run here, and why."""
         self._seen: set[str] = set()
+        self._checked = Counter[str]()
+        """Pieces on which each lower precision was checked."""
         self._deadline = time.monotonic() + effort.seconds
         # As in a search that measures several backends: with only one, a library would let its threads spin after
         # each piece.
@@ -149,9 +153,7 @@ class Suite:
             whole = self._backend.supports(graph, graph.all_nodes)
             pieces = self._pieces(graph, whole)
             problem = silent_refusal(self._backend, graph, whole)
-            variants = {
-                nodes: _tried(graph, nodes, self._here(self._backend.variants_of(graph, nodes))) for nodes in pieces
-            }
+            variants = {nodes: self._here(self._backend.variants_of(graph, nodes)) for nodes in pieces}
         except Exception as error:  # foreign code may raise anything: this is what the suite checks
             yield Finding("contract", name, "failed", f"asked what it supports, raised {_text(error)}")
             return
@@ -166,9 +168,10 @@ class Suite:
             self._seen.add(key)
             part = build_graph(model if nodes == graph.all_nodes else extract(graph, nodes))
             ran = False
-            ranges = _ranges(part, variants[nodes])
+            tried = self._tried(graph, nodes, variants[nodes])
+            ranges = _ranges(part, tried)
             built: dict[tuple[str, bytes], Path] = {}
-            for variant in variants[nodes]:
+            for variant in tried:
                 piece = self._as_written(f"{name} [{pattern}, {variant.name}]", part, variant, ranges)
                 for finding in self._piece(piece, built):
                     yield finding
@@ -212,6 +215,16 @@ class Suite:
 
     def _here(self, variants: Iterable[Variant]) -> list[Variant]:
         return [variant for variant in variants if variant.name not in self._left_out]
+
+    def _tried(self, graph: Graph, nodes: NodeSet, variants: Sequence[Variant]) -> list[Variant]:
+        """Those that are checked. A lower precision needs arithmetic in the piece: the rest costs time."""
+        exact = [variant for variant in variants if variant.exact]
+        if not any(graph.nodes[index].op_type in HEAVY_OPERATORS for index in members(nodes)):
+            return exact
+        lower = [variant for variant in variants if not variant.exact]
+        chosen = sorted(lower, key=lambda variant: self._checked[variant.name])[: self._effort.precisions]
+        self._checked.update(variant.name for variant in chosen)
+        return exact + chosen
 
     def left_out(self) -> Iterator[Finding]:
         """Variants that were not checked."""
@@ -302,12 +315,6 @@ def _why_not(backend: Backend, variant: Variant, threads: int) -> str:
     except UnavailableError as missing:
         return str(missing)
     return backend.declines(variant)
-
-
-def _tried(graph: Graph, nodes: NodeSet, variants: Sequence[Variant]) -> list[Variant]:
-    """Whether a lower precision is checked, which needs arithmetic in the piece: the rest costs time."""
-    heavy = any(graph.nodes[index].op_type in HEAVY_OPERATORS for index in members(nodes))
-    return [variant for variant in variants if heavy or variant.exact]
 
 
 def _ranges(graph: Graph, variants: Sequence[Variant]) -> Ranges:

@@ -46,7 +46,7 @@ class TestConformance(BackendConformance):
     @pytest.fixture(scope="class")
     @classmethod
     def effort(cls) -> Effort:
-        return Effort(examples=1, per_pattern=1)
+        return Effort(examples=1, per_pattern=1, precisions=2)
 
     def test_declines_what_is_expected(self, backend: Backend, report: Report) -> None:
         graphs = {name: build_graph(make()) for name, make in CASES.items()}
