@@ -16,6 +16,9 @@ os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")
 import hypothesis
 import pytest
 
+from collage_evo.backends.probing import PROBED, known_probes
+from collage_evo.backends.registry import probe_backend
+
 # The same examples each time, however long each takes: whether a test passes depends on the code alone.
 hypothesis.settings.load_profile("ci")
 
@@ -56,6 +59,10 @@ def pytest_configure(config: pytest.Config) -> None:
     config.add_cleanup(lambda: shutil.rmtree(state, ignore_errors=True))
     worker = os.environ.get("PYTEST_XDIST_WORKER")
     if worker is None:
+        if config.getoption("numprocesses", default=None):
+            # Or else each command that a test starts would probe each plug-in anew, which takes two seconds.
+            probe_backend("onnxruntime")
+            os.environ[PROBED] = known_probes()
         return
     own = tempfile.mkdtemp(prefix=f"{worker}-")
     os.environ["TMPDIR"] = tempfile.tempdir = own
