@@ -35,7 +35,7 @@ COPIES = st.sampled_from((0.0, 0.2, 1.0))
 """What copies between two devices cost; 0: all engines are on one."""
 
 
-@settings(max_examples=600)
+@settings(max_examples=200)
 @given(st.integers(0, 10**9), st.sampled_from((1, 1, 3)), COPIES)
 def test_equals_brute_force(seed: int, k: int, copies: float) -> None:
     space = small_space(seed, copies)
@@ -49,7 +49,7 @@ def test_equals_brute_force(seed: int, k: int, copies: float) -> None:
         assert runnable_order(cover.matches, space)
 
 
-@settings(max_examples=200)
+@settings(max_examples=80)
 @given(st.integers(0, 10**9), st.integers(1, 40), COPIES)
 def test_bound_holds_when_states_are_cut(seed: int, effort: int, copies: float) -> None:
     space = small_space(seed, copies)
@@ -64,7 +64,7 @@ def test_bound_holds_when_states_are_cut(seed: int, effort: int, copies: float) 
         assert result.cost_ms == pytest.approx(best)
 
 
-@settings(max_examples=200)
+@settings(max_examples=80)
 @given(st.integers(0, 10**9), COPIES)
 def test_prices_are_a_lower_bound(seed: int, copies: float) -> None:
     space = small_space(seed, copies)
@@ -79,8 +79,7 @@ def test_prices_of_a_chain_on_two_devices_are_what_its_cheapest_cover_costs(seed
     assert total == pytest.approx(cheapest_covers(space).cost_ms, rel=1e-5)
 
 
-@pytest.mark.parametrize("copies", [0.0, 0.5])
-@pytest.mark.parametrize("seed", range(6))
+@pytest.mark.parametrize(("seed", "copies"), [(0, 0.5), (1, 0.0), (2, 0.0), (3, 0.5), (4, 0.5), (5, 0.0)])
 def test_equals_exact_program(seed: int, copies: float) -> None:
     rng = random.Random(seed)
     graph = random_graph(rng, 45, reach=5) if seed % 2 else resnet_like(6)

@@ -42,7 +42,7 @@ def space() -> SearchSpace:
 
 
 def search(
-    space: SearchSpace, target: SimulatedEvaluator, evaluations: int = 120, settings: GaSettings | None = None
+    space: SearchSpace, target: SimulatedEvaluator, evaluations: int = 60, settings: GaSettings | None = None
 ) -> Evolution:
     seeds = make_seeds(space).named
     chosen = settings or GaSettings(patience=0)
@@ -68,8 +68,8 @@ def test_beats_every_seed_on_a_non_additive_target_and_measures_nothing_twice(sp
     seeds = [target.latency_ms(decode(genome, space)) for _, genome in make_seeds(space).named]
     found = search(space, target).run()
     assert found.best_ms < min(0.99 * seeds[0], *seeds)
-    assert 0 < found.best_evaluation <= found.evaluations == 120
-    assert len(target.evaluated) == len(set(target.evaluated)) == 120
+    assert 0 < found.best_evaluation <= found.evaluations == 60
+    assert len(target.evaluated) == len(set(target.evaluated)) == 60
 
 
 @dataclass(frozen=True)
@@ -109,7 +109,7 @@ def test_results_depend_on_the_seed_and_nothing_else(space: SearchSpace) -> None
     def run(seed: int) -> SearchState:
         random.seed(random.SystemRandom().random())
         target = SimulatedEvaluator(space, MIXED)
-        return search(space, target, 50, GaSettings(seed=seed)).run()
+        return search(space, target, 25, GaSettings(seed=seed)).run()
 
     first = run(1)
     assert run(1) == first
