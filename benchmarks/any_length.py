@@ -32,6 +32,7 @@ SAMPLES, BATCH, ROUNDS, REPEATS = 60, 8, 5, 3
 Feeds = dict[str, np.ndarray]
 Outputs = Mapping[str, np.ndarray]
 Run = Callable[[Feeds], Outputs]
+Turns = Mapping[str, Sequence[Mapping[str, Any]]]
 REFERENCE, ANSWER = "ONNX Runtime, float32", "collage_evo"
 DYNAMIC = {"quantize_dynamic, 8 bits": False, "quantize_dynamic, 7 bits": True}
 """With ``reduce_range`` or without: pairs of products saturate in 16 bits where a processor has no VNNI."""
@@ -252,7 +253,7 @@ def _ms(run: Run, feeds: Feeds) -> list[float]:
     return [(time.perf_counter() - begins[0]) * 1e3, (time.process_time() - begins[1]) * 1e3]
 
 
-def take_turns(folder: Path, sides: Mapping[str, Sequence[str]], rounds: int) -> dict[str, list[dict[str, Any]]]:
+def take_turns(folder: Path, sides: Mapping[str, Sequence[str]], rounds: int) -> Turns:
     """Rounds by contestant, in another order each; the first one warms up and does not count."""
     from collage_evo.hardware.slots import acquire_slot, usable_cores
 
@@ -292,10 +293,9 @@ def _environment() -> dict[str, str]:
 
 def race(options: argparse.Namespace) -> None:
     """Judge everybody, let them take turns, and print a table."""
-    from collage_evo.answer.sequential import Ratio
     from collage_evo.hardware.processor import level, this_machine
 
-    folder, clock = options.folder, CLOCKS.index(options.clock)
+    folder = options.folder
     sides, judged = sides_of(folder, options.artifact, options.nncf), {}
     for name, how in list(sides.items()):
         done = subprocess.run(_command("judge", folder, how), capture_output=True, text=True, env=_environment())
@@ -305,24 +305,38 @@ def race(options: argparse.Namespace) -> None:
         else:
             judged[name] = json.loads(done.stdout)
     turns = take_turns(folder, sides, options.rounds)
-    ms = {name: np.array([turn["samples"] for turn in taken])[..., clock] for name, taken in turns.items()}
-    expected = {name: float(np.median(each, 0).mean()) for name, each in ms.items()}
-    lengths = Data(folder).lengths
-    print(f"{this_machine().cpu} {level() or ''}: ms at {', '.join(map(str, lengths))}, {options.clock} clock")
-    for name in sorted(sides, key=expected.__getitem__):
-        fixed = np.median([turn["lengths"] for turn in turns[name]], 0)[:, clock]
-        figures = ", ".join(f"{key} {value:.4g}" for key, value in judged[name].items())
-        print(f"  {name:26} {expected[name]:8.2f} ms | {' / '.join(f'{ms:.3g}' for ms in fixed)} | {figures}")
-    plain = min((name for name in sides if "float32" in name), key=expected.__getitem__)
-    rivals = [name for name in sides if name != ANSWER and judged[name]["error"] <= options.budget]
-    able = min(rivals, key=expected.__getitem__)
-    for name in sorted(sides.keys() - {plain, able}):
-        for other in sorted({plain, able}):
-            gain = Ratio.of(np.log(ms[other].mean(1) / ms[name].mean(1)).tolist())
-            print(f"  {name} is {gain} times as fast as {other}")
-    about = {"cpu": this_machine().cpu, "level": level(), "budget": options.budget, "lengths": lengths}
+    about = {"cpu": this_machine().cpu, "level": level(), "lengths": Data(folder).lengths, "clocks": CLOCKS}
     out = options.out or folder / "race.json"
-    out.write_text(json.dumps({**about, "clocks": CLOCKS, "judged": judged, "turns": turns}))
+    out.write_text(json.dumps({**about, "judged": judged, "turns": turns}))
+    print(
+        f"{about['cpu']} {about['level'] or ''}: ms at {', '.join(map(str, about['lengths']))}, {options.clock} clock"
+    )
+    show(judged, turns, CLOCKS.index(options.clock), options)
+
+
+def show(judged: Mapping[str, Mapping[str, float]], turns: Turns, clock: int, options: argparse.Namespace) -> None:
+    """Print everybody's figures, and how much faster each is than the fastest that keep float32, error or cosine."""
+    from collage_evo.answer.sequential import Ratio
+
+    times = {name: np.array([turn["samples"] for turn in taken])[..., clock] for name, taken in turns.items()}
+    expected = {name: float(np.median(each, 0).mean()) for name, each in times.items()}
+    fixed = {name: np.median([turn["lengths"] for turn in taken], 0)[:, clock] for name, taken in turns.items()}
+    for name in sorted(turns, key=expected.__getitem__):
+        figures = ", ".join(f"{key} {value:.4g}" for key, value in judged[name].items())
+        print(f"  {name:26} {expected[name]:8.2f} ms | {' / '.join(f'{ms:.3g}' for ms in fixed[name])} | {figures}")
+    rivals = [name for name in turns if name != ANSWER]
+    plain = [name for name in rivals if "float32" in name]
+    exact = [name for name in rivals if judged[name]["error"] <= options.budget]
+    alike = [name for name in rivals if judged[name]["cosine"] >= options.cosine]
+    best = {min(names, key=expected.__getitem__) for names in (plain, exact, alike)}
+    for name in [ANSWER] if ANSWER in turns else sorted(turns):
+        for other in sorted(best - {name}):
+            gain = Ratio.of(np.log(times[other].mean(1) / times[name].mean(1)).tolist())
+            print(f"  {name} is {gain} times as fast as {other}")
+    if ANSWER in turns:
+        gains = np.min([fixed[name] for name in plain], 0) / fixed[ANSWER]
+        at = " / ".join(f"{gain:.3g}" for gain in gains)
+        print(f"  {ANSWER} is {at} times as fast as the faster float32 library at each length")
 
 
 def main() -> None:
@@ -341,7 +355,8 @@ def main() -> None:
         racing.add_argument("folder", type=Path)
         racing.add_argument("artifact", type=Path, nargs="?")
         racing.add_argument("--nncf", default="", metavar="PYTHON")
-        racing.add_argument("--budget", type=float, default=0.02)
+        racing.add_argument("--budget", type=float, default=0.02, help="largest error of a rival")
+        racing.add_argument("--cosine", type=float, default=0.98, help="least cosine of a rival")
         racing.add_argument("--rounds", type=int, default=ROUNDS)
         racing.add_argument("--clock", choices=CLOCKS, default=CLOCKS[0], help="the processor's on a busy machine")
         racing.add_argument("--out", type=Path)
