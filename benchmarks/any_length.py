@@ -308,9 +308,7 @@ def race(options: argparse.Namespace) -> None:
     about = {"cpu": this_machine().cpu, "level": level(), "lengths": Data(folder).lengths, "clocks": CLOCKS}
     out = options.out or folder / "race.json"
     out.write_text(json.dumps({**about, "judged": judged, "turns": turns}))
-    print(
-        f"{about['cpu']} {about['level'] or ''}: ms at {', '.join(map(str, about['lengths']))}, {options.clock} clock"
-    )
+    print(f"{about['cpu']}: ms at {', '.join(map(str, about['lengths']))}, {options.clock} clock")
     show(judged, turns, CLOCKS.index(options.clock), options)
 
 
