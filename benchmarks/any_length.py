@@ -209,21 +209,23 @@ def _text(scores: np.ndarray) -> list[int]:
 def _moves(run: Run, data: Data) -> dict[str, list[float]]:
     """How far each row is from itself alone: in a batch of one length, and beside padding."""
     moves: dict[str, list[float]] = {}
+
+    def outputs(feeds: Feeds) -> Outputs:
+        return {name: array.copy() for name, array in run(feeds).items()}  # a library may reuse its own
+
     for group in data.groups():
-        length = int(np.median([data.length(sample) for sample in group]))
         if data.batch:
+            length = int(np.median([data.length(sample) for sample in group]))
             rows = [data.of_length(sample, length) for sample in group]
-            made = run({name: np.concatenate([row[name] for row in rows]) for name in rows[0]})
+            made = outputs({name: np.concatenate([row[name] for row in rows]) for name in rows[0]})
             for index, row in enumerate(rows):
-                single = {name: array.copy() for name, array in run(row).items()}
-                moves.setdefault("batch", []).append(
-                    _moved({name: array[index : index + 1] for name, array in made.items()}, single)
-                )
+                among = {name: array[index : index + 1] for name, array in made.items()}
+                moves.setdefault("batch", []).append(_moved(among, outputs(row)))
         longest = max(data.length(sample) for sample in group)
         for sample in group:
             if data.padding and data.length(sample) < longest:
-                single = {name: array.copy() for name, array in run(sample).items()}
-                moves.setdefault("padding", []).append(_moved(run(data.padded(sample, longest)), single))
+                padded = outputs(data.padded(sample, longest))
+                moves.setdefault("padding", []).append(_moved(padded, outputs(sample)))
     return moves
 
 
