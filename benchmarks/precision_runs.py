@@ -21,7 +21,7 @@ from collage_evo.precision.quantise.arithmetic import Arithmetic
 from collage_evo.report.finished import result_in
 from collage_evo.report.result import Operator, Result
 from collage_evo.report.stage import Stage
-from collage_evo.run.stages.precision import SHARES, Sensitivities
+from collage_evo.run.objectives import SHARES
 from collage_evo.run.store import Store
 
 CALIBRATING, REDUCING = Stage.CALIBRATE, Stage.SENSITIVITIES
@@ -55,7 +55,7 @@ def _task(run: Path) -> str:
 
 
 def _expected(run: Path) -> str:
-    shares = (Store(run / "work").get(SHARES, Sensitivities) or {}).get(Arithmetic.INT8, ())
+    shares = (Store(run).get(SHARES) or {}).get(Arithmetic.INT8, ())
     return f"{math.sqrt(math.fsum(shares)):.2%}" if shares else ""
 
 

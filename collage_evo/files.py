@@ -7,8 +7,9 @@ import os
 import shutil
 import time
 from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass
 from pathlib import Path
-from typing import TypeVar
+from typing import Generic, TypeVar
 
 from collage_evo.codec import from_json, to_json
 from collage_evo.errors import CollageError, DamagedFile, InputError, shortened
@@ -85,6 +86,14 @@ def read_json(path: Path, kind: type[T], mend: str = MADE_AGAIN) -> T:
     """
     with reading(path, mend):
         return from_json(path.read_bytes(), kind)
+
+
+@dataclass(frozen=True)
+class Stored(Generic[T]):
+    """A JSON file of a run: its ``path`` in the run directory, and the type of the value that it holds."""
+
+    path: str
+    kind: type[T]
 
 
 def write_json(path: Path, kind: type[T], value: T, indent: int | None = None) -> None:

@@ -9,9 +9,9 @@ from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
+from operator import attrgetter
 from pathlib import Path
 
-from collage_evo.accuracy.limits import Limits
 from collage_evo.answer.baselines import read_baselines
 from collage_evo.backends.base import Backend
 from collage_evo.backends.enumerate import Matches, accepts, matches_of
@@ -19,7 +19,7 @@ from collage_evo.backends.registry import device_of
 from collage_evo.backends.select import select_backends
 from collage_evo.backends.variants import engine_name, rewritten_name
 from collage_evo.config import Config
-from collage_evo.costs.saved_costs import MeasuredCosts, read_costs
+from collage_evo.costs.saved_costs import COSTS, MeasuredCosts
 from collage_evo.errors import InputError
 from collage_evo.fitness.jobs import WorkFiles
 from collage_evo.genome.cost_model import Engine
@@ -52,8 +52,8 @@ from collage_evo.run.directory import reopen_run
 from collage_evo.run.open import LIMITS
 from collage_evo.run.profiles import FOLDER
 from collage_evo.run.stages.baselines import ARTIFACTS, RECORDED
-from collage_evo.run.stages.matches import MATCHES, Enumerated
-from collage_evo.run.stages.model import NORMALISED, Normalised
+from collage_evo.run.stages.matches import MATCHES
+from collage_evo.run.stages.model import NORMALISED
 from collage_evo.run.stages.precision import may_quantise
 from collage_evo.run.stages.threads import settled
 from collage_evo.run.store import Store
@@ -99,16 +99,16 @@ class ExplainedRun:
         """
         if (run / FOLDER).is_dir():
             raise InputError(f"{run} has several profiles: give the directory of one, as {run / FOLDER}/0")
-        config, store, files = settled(reopen_run(run), run), Store(run / "work"), WorkFiles(run / "work")
-        limits, normalised = store.get(LIMITS, Limits), store.get(NORMALISED, Normalised)
-        enumerated = store.get(MATCHES, Enumerated)
+        config, store, files = settled(reopen_run(run), run), Store(run), WorkFiles(run / "work")
+        limits, normalised = store.get(LIMITS), store.get(NORMALISED)
+        enumerated = store.get(MATCHES)
         if limits is None or normalised is None or enumerated is None:
             result = result_in(run)
             if result is not None and result.not_searched:
                 raise InputError(f"{run} has no matches, as no search was possible: {result.not_searched}")
             raise InputError(f"{run} has no record of its matches: continue it with {command('resume', run)}")
         graph = normalised.searchable(files).graph
-        costs = read_costs(store.work / "costs.json", None, graph, {})
+        costs = saved.costs(graph, {}) if (saved := store.get(COSTS)) else None
         return cls(
             config=config,
             backends=select_backends(config.backends.use, config.target),
@@ -237,7 +237,7 @@ def explain_pruning(run: Path) -> PruningExplanation:
         UnavailableError: a requested backend cannot be used.
     """
     config, failures = reopen_run(run), [*_failed_baselines(run)]
-    if (run / FOLDER).is_dir() or Store(run / "work").get(MATCHES, Enumerated) is not None:
+    if (run / FOLDER).is_dir() or Store(run).get(MATCHES) is not None:
         failures += _failed_parts(ExplainedRun.read(run), run)
     count = Counter((what, reason, failure.rule) for what, reason, failure in failures if failure.rule in RULES)
     return PruningExplanation(
@@ -345,8 +345,7 @@ def _failed_parts(space: ExplainedRun, run: Path) -> Iterator[tuple[str, str, Fa
 
 
 def _number(rule: Rule, config: Config) -> float:
-    section, _, key = rule.key.partition(".")
-    return float(getattr(getattr(config, section), key)) if key else rule.number
+    return float(attrgetter(rule.key)(config)) if rule.key else rule.number
 
 
 def _with_rule(reason: str, failure: Failure) -> str:

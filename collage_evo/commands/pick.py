@@ -54,7 +54,7 @@ def pick_answer(directory: Path, budget: str, reporter: Reporter, trust: bool = 
     place, file = directory / PICKED / budget.strip(), model_file(config)
     (shapes, *_) = saved_shapes(config, directory, file).profiles
 
-    plan = picking(skipped=Store(directory / "work").get(SEARCH_SKIPPED, bool) or False)
+    plan = picking(skipped=Store(directory).get(SEARCH_SKIPPED) or False)
     with open_records(with_shapes(config, shapes), directory, reporter, file, plan) as records:
         found, limits = found_by(lambda: records[Searched]), records[RunContext].limits.with_budget(asked)
         if limits.measured < limits.budget:

@@ -6,6 +6,7 @@ import math
 from pathlib import Path
 
 from collage_evo.config import Config
+from collage_evo.files import Stored
 from collage_evo.report.progress import Reporter
 from collage_evo.report.study import Trials, read_trials, write_plots
 from collage_evo.run.at_work import at_work
@@ -16,8 +17,8 @@ from collage_evo.run.stages.evolve import tuning_storage
 from collage_evo.run.store import Store
 from collage_evo.search.tuning.tuning import open_study
 
-MEASURED = "tuned_on"
-"""Store key of the stage that records how many placements are measured."""
+MEASURED = Stored("work/tuned_on.json", int)
+"""How many placements are measured."""
 
 
 def run_tune(config: Config, directory: Path, reporter: Reporter) -> Trials:
@@ -29,7 +30,7 @@ def run_tune(config: Config, directory: Path, reporter: Reporter) -> Trials:
     # A population's worth of placements is measured end to end, and the simulated targets are fitted to them. A
     # continued tuning uses the same number: the population in the configuration is then the chosen one.
     with at_work(directory), telling_to_resume(directory):
-        count = Store(directory / "work").once(MEASURED, int, lambda: config.search.ga.population)
+        count = Store(directory).once(MEASURED, lambda: config.search.ga.population)
         config = config.replacing("search", tune=True, evaluations=count, seconds=math.inf)
         with open_records(config, directory, reporter) as records:
             _ = records[Searched]

@@ -91,10 +91,10 @@ class Tuning:
     tuned: tuple[Tuned, ...]
 
     @staticmethod
-    def of(untuned: Matches, tuned: Sequence[Tuned]) -> Tuning:
-        """The matches extended by those of ``tuned``."""
-        added = [match for one in tuned for match in one.matches(untuned.matches)]
-        return Tuning(replace(untuned, matches=(*untuned.matches, *added)), tuple(tuned))
+    def of(tuned: tuple[Tuned, ...] | None, untuned: Matches) -> Tuning:
+        """The matches extended by those of ``tuned``; None: no kernels were tuned."""
+        added = [match for one in tuned or () for match in one.matches(untuned.matches)]
+        return Tuning(replace(untuned, matches=(*untuned.matches, *added)), tuned or ())
 
 
 @dataclass(frozen=True)

@@ -5,12 +5,11 @@ from __future__ import annotations
 import hashlib
 from collections.abc import Mapping
 from dataclasses import dataclass
-from pathlib import Path
 
 from collage_evo.backends.enumerate import Matches
 from collage_evo.costs.matches import CostTable
 from collage_evo.errors import DamagedFile
-from collage_evo.files import MADE_AGAIN, read_json, write_json
+from collage_evo.files import MADE_AGAIN, Stored
 from collage_evo.genome.cost_model import Border, Copies, CostModel, Engine
 from collage_evo.genome.failure import Failure
 from collage_evo.genome.outcome import Terms
@@ -36,8 +35,8 @@ class MeasuredCosts:
 
 
 @dataclass(frozen=True)
-class _Saved:
-    """Content of the file."""
+class SavedCosts:
+    """Content of the file: costs of what has this ``key``, every number to the bit."""
 
     key: str
     matches: tuple[Match, ...]
@@ -59,6 +58,47 @@ class _Saved:
         if sizes != {count} or not named <= set(range(count)):
             raise ValueError(f"it has not one cost for each of {count} matches")
 
+    @classmethod
+    def of(cls, key: str, costs: MeasuredCosts) -> SavedCosts:
+        """``costs`` of what has this ``key``."""
+        space, table = costs.space, costs.table
+        return cls(
+            key=key,
+            matches=space.matches,
+            match_ms=space.cost.match_ms,
+            borders=tuple((*engine, edge.fixed_ms, edge.ms_per_mb) for engine, edge in space.cost.borders.items()),
+            families=tuple((*engine, *family) for engine, family in space.cost.families.items()),
+            off_host=space.cost.off_host,
+            copies=space.cost.copies,
+            estimated=space.cost.estimated,
+            terms=space.terms,
+            standalone_ms=table.standalone_ms,
+            failures=table.failures,
+            counts=(costs.measured, costs.contended, costs.cache_hits),
+        )
+
+    def costs(self, graph: Graph, refusals: Mapping[int, Mapping[str, str]]) -> MeasuredCosts:
+        """The costs, in a search space of ``graph``.
+
+        Raises:
+            DamagedFile: they are of another graph.
+        """
+        if any(match.nodes & ~graph.all_nodes for match in self.matches):
+            raise DamagedFile(f"{COSTS.path} is not of this graph: {MADE_AGAIN}")
+        cost = CostModel(
+            self.match_ms,
+            {(backend, variant): Border(fixed, rate) for backend, variant, fixed, rate in self.borders},
+            self.estimated,
+            {(one, its): (other, base) for one, its, other, base in self.families},
+            self.off_host,
+            self.copies,
+        )
+        table = CostTable(self.standalone_ms, self.failures)
+        return MeasuredCosts(table, SearchSpace(graph, self.matches, cost, refusals, self.terms), *self.counts)
+
+
+COSTS = Stored("work/costs.json", SavedCosts)
+
 
 def costs_key(graph: Graph, matches: Matches, target: Target, policy: Policy = DEFAULT_POLICY) -> str:
     """Key of the costs' inputs: costs of other inputs have another key."""
@@ -71,49 +111,3 @@ def costs_key(graph: Graph, matches: Matches, target: Target, policy: Policy = D
 def _text(match: Match) -> str:
     text = f"{match.nodes:x} {match.engine} {match.family} {edits_text(match.numerics) or 0}"
     return f"{text} {edits_text(match.rewrites)}" if match.rewrites else text
-
-
-def write_costs(path: Path, key: str, costs: MeasuredCosts) -> None:
-    """Write ``costs`` atomically, every number to the bit."""
-    space, table = costs.space, costs.table
-    saved = _Saved(
-        key=key,
-        matches=space.matches,
-        match_ms=space.cost.match_ms,
-        borders=tuple((*engine, border.fixed_ms, border.ms_per_mb) for engine, border in space.cost.borders.items()),
-        families=tuple((*engine, *family) for engine, family in space.cost.families.items()),
-        off_host=space.cost.off_host,
-        copies=space.cost.copies,
-        estimated=space.cost.estimated,
-        terms=space.terms,
-        standalone_ms=table.standalone_ms,
-        failures=table.failures,
-        counts=(costs.measured, costs.contended, costs.cache_hits),
-    )
-    write_json(path, _Saved, saved)
-
-
-def read_costs(
-    path: Path, key: str | None, graph: Graph, refusals: Mapping[int, Mapping[str, str]]
-) -> MeasuredCosts | None:
-    """Read the file of :func:`write_costs` for ``key``; None if there is none, or its key is another one.
-
-    ``key`` None: any key, for callers that read another run's measurements of ``graph``.
-
-    Raises:
-        DamagedFile: its content is something else.
-    """
-    if not path.exists() or (saved := read_json(path, _Saved)).key != (saved.key if key is None else key):
-        return None
-    if any(match.nodes & ~graph.all_nodes for match in saved.matches):
-        raise DamagedFile(f"{path} is not of this graph: {MADE_AGAIN}")
-    cost = CostModel(
-        saved.match_ms,
-        {(backend, variant): Border(fixed, rate) for backend, variant, fixed, rate in saved.borders},
-        saved.estimated,
-        {(one, its): (other, base) for one, its, other, base in saved.families},
-        saved.off_host,
-        saved.copies,
-    )
-    table = CostTable(saved.standalone_ms, saved.failures)
-    return MeasuredCosts(table, SearchSpace(graph, saved.matches, cost, refusals, saved.terms), *saved.counts)

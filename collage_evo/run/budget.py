@@ -7,13 +7,14 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 
 from collage_evo.config import Config, SearchConfig
+from collage_evo.files import Stored
 from collage_evo.genome.settings import Budget
 from collage_evo.report.stage import Stage
 from collage_evo.run.deadline import seconds_left
 from collage_evo.run.store import Store
 
-SEARCH_SECONDS = "search_seconds"
-"""Store key of the decided seconds."""
+SEARCH_SECONDS = Stored("work/search_seconds.json", float)
+"""The decided seconds."""
 USUAL_S, LEAST_S = 90.0, 25.0
 """Seconds of a search without a given time: the usual number, and the minimum however late it begins. Chosen: two
 placements of an encoder of 24 layers take 30 s, and none in 60 s was more than 3 % faster than the early mixtures."""
@@ -25,8 +26,8 @@ and 150 runs of the model."""
 FINAL_S, FINAL_RUNS = 40.0, 50
 """Seconds, and runs of the model, for what follows a search: models of up to 100 ms took 30 to 45 s, a ViT-B/16 of
 490 ms 66 s, an encoder of 1,180 ms 85 to 100 s (EPYC, Zen 3)."""
-SEARCH_SKIPPED = "search_skipped"
-"""Store key of whether the run skips its search, because that would exceed the planned time."""
+SEARCH_SKIPPED = Stored("work/search_skipped.json", bool)
+"""Whether the run skips its search, because that would exceed the planned time."""
 FINAL_ROOM = 0.8
 """Share of the time until a run's deadline that the search and the rounds of the final comparison may take: the
 rest is for compiling, held-out samples and the last check."""
@@ -69,8 +70,8 @@ def exceeds_planned_time(config: Config, spent_s: float, pace: Pace) -> bool:
 
 def resume_search(store: Store) -> None:
     """Give a resumed run the usual time for the search that it skipped."""
-    store.put(SEARCH_SECONDS, float, USUAL_S)
-    store.put(SEARCH_SKIPPED, bool, False)
+    store.put(SEARCH_SECONDS, USUAL_S)
+    store.put(SEARCH_SKIPPED, False)
 
 
 def search_budget(
@@ -91,6 +92,6 @@ def search_budget(
         tuned_s = sum(stages.get(stage, 0.0) for stage in Stage if stage.tunes)
         left_s = USUAL_S if search.evaluations is not None else pace.searched_by_s - (spent_s - tuned_s)
         wanted_s = max(pace.least_s, left_s)
-        seconds = store.once(SEARCH_SECONDS, float, lambda: min(USUAL_S, most_s, wanted_s))
+        seconds = store.once(SEARCH_SECONDS, lambda: min(USUAL_S, most_s, wanted_s))
     seconds = min(seconds, most_s)
     return Budget(search.evaluations, None if math.isinf(seconds) else seconds)

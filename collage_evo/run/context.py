@@ -27,6 +27,7 @@ from collage_evo.errors import (
     named_line,
     one_line,
 )
+from collage_evo.files import Stored
 from collage_evo.fitness.jobs import Setting, WorkFiles
 from collage_evo.fitness.machine import Machine, PooledMachine
 from collage_evo.fitness.pool import WorkerPool, workers_of
@@ -45,6 +46,8 @@ from collage_evo.run.store import Store
 from collage_evo.runtime.manifest import BEST
 
 T = TypeVar("T")
+METRIC = Stored("work/metric.json", str)
+"""SHA-256 of the file of the metric's function."""
 GIB = 2**30
 MEMORY_SHARE = 0.75
 """Of all memory, for one measuring process: the rest is the run's. Where all is taken, the system kills either."""
@@ -106,8 +109,8 @@ class Workplace:
 
     @property
     def store(self) -> Store:
-        """Records of stages, for other stages and for a resumed run."""
-        return Store(self.work)
+        """What stages keep for other stages and for a resumed run."""
+        return Store(self.directory.absolute())
 
     @property
     def open_shapes(self) -> OpenShapes | None:
@@ -117,7 +120,7 @@ class Workplace:
     @property
     def metric_sha256(self) -> str:
         """SHA-256 of the file of the metric's function when the run began; empty for a metric by name."""
-        return self.store.once("metric", str, lambda: sha256_of_metric(self.config.accuracy.metric))
+        return self.store.once(METRIC, lambda: sha256_of_metric(self.config.accuracy.metric))
 
     def tell(self, sentence: str, raw: str = "") -> None:
         """Log a message to the user; ``raw``, a library's own message, goes to a file that the message names."""

@@ -8,6 +8,7 @@ import secrets
 import shutil
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from operator import attrgetter
 from pathlib import Path
 from typing import Any, Literal, get_args
 
@@ -400,9 +401,8 @@ def enlarge_budget(directory: Path, saved: Config, overrides: Overrides) -> Conf
 
 def _budget(config: Config, key: str, directory: Path) -> float | None:
     """The given value of one of ``BUDGET``, or the decided one; None for no limit."""
-    section, name = key.split(".")
-    value: float | None = getattr(getattr(config, section), name)
+    value: float | None = attrgetter(key)(config)
     if key != "search.seconds" or value is not None:
         return value
-    store = Store(directory / "work")
-    return 0.0 if store.get(SEARCH_SKIPPED, bool) else store.get(SEARCH_SECONDS, float) or USUAL_S
+    store = Store(directory)
+    return 0.0 if store.get(SEARCH_SKIPPED) else store.get(SEARCH_SECONDS) or USUAL_S

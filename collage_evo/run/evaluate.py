@@ -29,7 +29,7 @@ from collage_evo.run.publisher import Publisher
 from collage_evo.run.records import Plan, Records, Row
 from collage_evo.run.samples import model_file
 from collage_evo.run.search import Found, NotSearched, Placed, Searched
-from collage_evo.run.stages.model import NORMALISED, Normalised
+from collage_evo.run.stages.model import NORMALISED
 from collage_evo.run.stages.threads import OnThreads, settled
 from collage_evo.run.warm_start import WarmStart, begin_like
 from collage_evo.runtime.manifest import read_infos
@@ -68,7 +68,10 @@ def on_threads_that_pay(records: Records) -> Records:
     if target.threads == 1 or target.accelerated or run.config.search.objective != "latency":
         return records
     decided = run.attempt(lambda: records[OnThreads], f"{target.threads} threads are used")
-    if isinstance(decided, Failure) or decided.used == target.threads:
+    if isinstance(decided, Failure) or not decided.reason:
+        return records
+    run.reporter.log(decided.reason)
+    if decided.used == target.threads:
         return records
     run.machine.close()
     run = run.on_threads(decided.used)
@@ -83,7 +86,10 @@ def planned(records: Records) -> Records:
     Raises:
         NotSearchable: the model only runs whole.
     """
-    return records.under(WITHOUT_SEARCH) if records[SearchSkipped].skips else records
+    if not records[SearchSkipped].skips:
+        return records
+    records[RunContext].reporter.log("the run skips the search, which takes long for this model: resume it to search")
+    return records.under(WITHOUT_SEARCH)
 
 
 def found_by(search: Callable[[], Searched]) -> Found:
@@ -129,7 +135,7 @@ def finish(records: Records) -> Result:
 def _search_if_resumed(run: RunContext) -> None:
     """Search in a run that had skipped that, if it has ended, or the user gave time for a search."""
     goes_on = result_in(run.directory) is not None or run.config.search.seconds is not None
-    if run.store.get(SEARCH_SKIPPED, bool) and goes_on:
+    if run.store.get(SEARCH_SKIPPED) and goes_on:
         checkpoint.remove(run.directory)  # its genomes are of the expected space
         resume_search(run.store)
 
@@ -144,7 +150,9 @@ def _compare_what_is_left(records: Records, found: Found) -> Result:
     if so_far and not (isinstance(found, Searched) and so_far.placement.key in found.record.evaluated):
         found = NotSearched(found.reason if isinstance(found, NotSearched) else "", so_far)
     if best.comparable:
-        left = records.having({Found: found}).under(records.plan.replacing(Row(compared_so_far)))
+        left = records.having({Found: found}).under(
+            records.plan.replacing(Row(compared_so_far, bound="final.seconds"))
+        )
         ended = run.attempt(lambda: left[Result], "the answer so far stays")
         if not isinstance(ended, Failure):
             return ended
@@ -159,7 +167,7 @@ def recorded_placement(run: RunContext, best: Path) -> Placed | None:
     """
     (info,) = read_infos(best)
     regions = recorded_regions(info, len(info.get(REGIONS, ())))
-    normalised = run.store.get(NORMALISED, Normalised)
+    normalised = run.store.get(NORMALISED)
     if normalised is None or not regions:
         return None
     return Placed(normalised.searchable(run.files).graph, Placement(regions))

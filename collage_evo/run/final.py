@@ -14,6 +14,7 @@ from collage_evo.report.html import REPORT, write_html
 from collage_evo.report.result import Result
 from collage_evo.run.context import RunContext
 from collage_evo.run.publisher import Publisher
+from collage_evo.run.records import Seconds
 from collage_evo.run.result import Ended
 from collage_evo.run.search import Found, Searched
 from collage_evo.run.stages.answer import answer_speeds, decide, deliver
@@ -25,7 +26,9 @@ from collage_evo.run.stages.mixtures import with_mixtures_for_budget
 from collage_evo.search.evolution import checkpoint
 
 
-def compared(run: RunContext, model: PreparedModel, single: Baselines, found: Found, delivery: Delivery) -> Result:
+def compared(
+    run: RunContext, model: PreparedModel, single: Baselines, found: Found, delivery: Delivery, seconds: Seconds
+) -> Result:
     """The winner of the race among placements of ``found`` within the limits of ``run``, and the result next to it.
 
     An answer that already lies at ``delivery`` takes part in the race, and stays unless it is beaten. If no placement
@@ -36,16 +39,22 @@ def compared(run: RunContext, model: PreparedModel, single: Baselines, found: Fo
     """
     compiled = CompiledCandidates(run, found, partial(with_mixtures, run, model, single))
     compiled.compile(best_single(single, run.limits.budget).outcome, delivery.answered)
-    return _delivered(run, model, single, compiled, delivery)
+    return _delivered(run, model, single, compiled, delivery, seconds)
 
 
 def compared_so_far(
-    run: RunContext, model: PreparedModel, single: Baselines, found: Found, so_far: Publisher, delivery: Delivery
+    run: RunContext,
+    model: PreparedModel,
+    single: Baselines,
+    found: Found,
+    so_far: Publisher,
+    delivery: Delivery,
+    seconds: Seconds,
 ) -> Result:
     """The same, where no other placement races than the answer so far."""
     compiled = CompiledCandidates(run, found, partial(with_mixtures, run, model, single))
     compiled.keep(so_far.placed, delivery.best)
-    return _delivered(run, model, single, compiled, delivery)
+    return _delivered(run, model, single, compiled, delivery, seconds)
 
 
 def with_mixtures(
@@ -70,12 +79,17 @@ def with_mixtures(
 
 
 def _delivered(
-    run: RunContext, model: PreparedModel, single: Baselines, compiled: CompiledCandidates, delivery: Delivery
+    run: RunContext,
+    model: PreparedModel,
+    single: Baselines,
+    compiled: CompiledCandidates,
+    delivery: Delivery,
+    seconds: float,
 ) -> Result:
     keys = compiled.searched.keys
     incumbent = next((name for name, key in keys.items() if key == delivery.answered), delivery.answered)
     defaults = near_defaults(single, run.target, run.config.policy.single_give_up)
-    race = partial(decide, run, incumbent=incumbent, defaults=defaults)
+    race = partial(decide, run, seconds=seconds, incumbent=incumbent, defaults=defaults)
     verdict, held_out = hold_out(run, model, compiled, single, race)
     made_of = {"name": model.name, "sha256": model.digest}
     details = {**held_out.info(run.setting), MODEL: made_of, OBJECTIVE: run.config.search.objective}

@@ -7,10 +7,14 @@ from dataclasses import dataclass, field
 
 from collage_evo.backends.select import arithmetics_of
 from collage_evo.backends.variants import Arithmetic
+from collage_evo.files import Stored
 from collage_evo.genome.outcome import Bounds, Objective, Terms
 from collage_evo.graph.ir.graph import Graph, members
 from collage_evo.patterns.match import Match
 from collage_evo.run.context import RunContext
+
+Sensitivities = dict[Arithmetic, tuple[float, ...]]
+SHARES = Stored("work/shares.json", Sensitivities)
 
 
 @dataclass(frozen=True)

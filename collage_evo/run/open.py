@@ -14,6 +14,7 @@ from collage_evo.accuracy.limits import Limits
 from collage_evo.accuracy.samples import read_samples
 from collage_evo.config import Config, SearchConfig
 from collage_evo.digests import DIGESTS, remembering
+from collage_evo.files import Stored
 from collage_evo.fitness.sandbox import expect_workers
 from collage_evo.graph.ir.weights import all_weight_bytes
 from collage_evo.graph.load.load import ModelFile
@@ -33,8 +34,8 @@ from collage_evo.run.samples import model_file
 from collage_evo.run.stages.model import prepare, reports_errors
 from collage_evo.run.stages.samples import with_noise_of_samples
 
-LIMITS = "limits"
-"""Store key of the error limits, which a run decides once."""
+LIMITS = Stored("work/limits.json", Limits)
+"""The error limits, which a run decides once."""
 
 
 @contextlib.contextmanager
@@ -80,7 +81,7 @@ def decide_limits(place: Workplace, model: PreparedModel) -> Limits:
     Raises:
         InputError: the metric fails on the model's own outputs.
     """
-    return place.store.once(LIMITS, Limits, lambda: _decided(place, model))
+    return place.store.once(LIMITS, lambda: _decided(place, model))
 
 
 def _decided(place: Workplace, model: PreparedModel) -> Limits:

@@ -17,7 +17,7 @@ from collage_evo.config import Config
 from collage_evo.config_model import Shapes
 from collage_evo.effort import TIMED
 from collage_evo.errors import AnswerStays
-from collage_evo.files import link_or_copy
+from collage_evo.files import Stored, link_or_copy
 from collage_evo.graph.load.load import ModelFile
 from collage_evo.report.finished import Finished, write_finished
 from collage_evo.report.html import REPORT, write_overview
@@ -35,8 +35,8 @@ from collage_evo.runtime.artifact import read_artifact
 from collage_evo.runtime.manifest import BEST
 
 FOLDER = "profiles"
-SAMPLED = "profiles_with_data"
-"""Store key: whether the user's data has samples of each profile."""
+SAMPLED = Stored("work/profiles_with_data.json", tuple[bool, ...])
+"""Whether the user's data has samples of each profile."""
 
 
 def run_profiles(
@@ -75,8 +75,7 @@ def _searched(config: Config, directory: Path, reporter: Reporter, parsed: Model
         return (Finished(profiles[0], result, directory),)
     config = _in_part_of_time(config, len(profiles))
     runs = [_Run(with_shapes(config, shapes), directory / FOLDER / str(k)) for k, shapes in enumerate(profiles)]
-    store = Store(directory / "work")
-    sampled = store.once(SAMPLED, tuple[bool, ...], lambda: profiles_with_data(config, profiles, file))
+    sampled = Store(directory).once(SAMPLED, lambda: profiles_with_data(config, profiles, file))
     for number, run in enumerate(runs):
         if any(sampled) and not sampled[number]:
             reporter.log(f"profile {run.name}: no sample of the data has its shapes: its inputs are random")

@@ -9,7 +9,7 @@ from pathlib import Path
 
 from collage_evo.answer.baselines import Baseline, read_baselines
 from collage_evo.config import Config
-from collage_evo.costs.saved_costs import MeasuredCosts, read_costs
+from collage_evo.costs.saved_costs import COSTS, MeasuredCosts
 from collage_evo.errors import InputError
 from collage_evo.genome.encoding import decode
 from collage_evo.genome.space import SearchSpace
@@ -42,7 +42,7 @@ class RecordedRun:
     @property
     def store(self) -> Store:
         """Records of its stages."""
-        return Store(self.directory / "work")
+        return Store(self.directory)
 
     @property
     def original(self) -> Path:
@@ -52,7 +52,7 @@ class RecordedRun:
     @property
     def searched(self) -> bool:
         """Whether placements were searched, and the files of the search still exist."""
-        return self.result.search is not None and (self.directory / "work" / "costs.json").exists()
+        return self.result.search is not None and self.store.path(COSTS).exists()
 
     @cached_property
     def baselines(self) -> tuple[Baseline, ...]:
@@ -67,10 +67,9 @@ class RecordedRun:
     @cached_property
     def costs(self) -> MeasuredCosts:
         """Its measured costs, on any target."""
-        costs = read_costs(self.directory / "work" / "costs.json", None, self.graph, {})
-        if costs is None:
+        if (saved := self.store.get(COSTS)) is None:
             raise InputError(f"{self.directory} was not searched: run it again")
-        return costs
+        return saved.costs(self.graph, {})
 
     @property
     def space(self) -> SearchSpace:

@@ -1,4 +1,4 @@
-"""Records of a run: what its stages make of each other, looked up by their types."""
+"""Records of a run: what its stages make of each other, looked up by their types; one loop makes and stores them."""
 
 from __future__ import annotations
 
@@ -6,11 +6,29 @@ import inspect
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 from functools import cached_property
-from typing import TypeVar, cast
+from operator import attrgetter
+from typing import Any, TypeVar, cast
 
-from collage_evo.report.stage import Stage
+from collage_evo.files import Stored
+from collage_evo.run.context import RunContext
 
 R = TypeVar("R")
+
+
+class Seconds(float):
+    """The time that a row may take, for a function with such a parameter: the loop gives it the value of its key."""
+
+
+class Key(str):
+    """Digest of what a record is made of, for a function with such a parameter, which stores it with the record."""
+
+
+@dataclass(frozen=True)
+class ByMaker:
+    """A path in the run directory that a row's function reads and writes itself: artifacts lie beside the file, it
+    grows, or each process writes it again."""
+
+    path: str
 
 
 @dataclass(frozen=True)
@@ -18,31 +36,40 @@ class Row:
     """A row of a plan: a function that makes one record of those that its parameters are annotated with.
 
     Attributes:
-        make: the function, or a class of records.
-        stages: that it reports, if there is no such record yet.
-        stored: file of the record in the run directory, where the function writes and reads it; none if it is made
-            again by each process.
-        bound: configuration key of the seconds that it takes at most, by which the function ends.
+        make: the function, or a class of records. If the record is ``stored``, it makes the value of that file;
+            for None nothing is stored.
+        stored: the file that the loop reads, if there is one that holds, and else writes; None if each process makes
+            the record again.
+        record_of: makes the record of a value, or None, and of records that its further parameters are annotated
+            with. By default, the value is the record.
+        key: digest of what a value is made of, of which it is the ``key``: a file with another one is replaced. By
+            default, it is made once in a run's life.
+        bound: configuration key of the :class:`Seconds` that the function is given.
     """
 
     make: Callable[..., object]
-    stages: tuple[Stage, ...] = ()
-    stored: str = ""
+    stored: Stored[Any] | ByMaker | None = None
+    record_of: Callable[..., object] | None = None
+    key: Callable[..., Key] | None = None
     bound: str = ""
 
-    @property
+    @cached_property
     def record(self) -> object:
         """The type of the record."""
-        return self.make if isinstance(self.make, type) else self._signature.return_annotation
-
-    @property
-    def needs(self) -> tuple[object, ...]:
-        """Types of the records that it needs."""
-        return tuple(parameter.annotation for parameter in self._signature.parameters.values())
+        last = self.record_of or self.make
+        return last if isinstance(last, type) else inspect.signature(last, eval_str=True).return_annotation
 
     @cached_property
-    def _signature(self) -> inspect.Signature:
-        return inspect.signature(self.make, eval_str=True)
+    def needs(self) -> tuple[object, ...]:
+        """Types of the records that it needs."""
+        needs = [*_needs(self.make), *_needs(self.key), *_needs(self.record_of)[1:]]
+        return tuple(dict.fromkeys(need for need in needs if need not in (Seconds, Key)))
+
+
+def _needs(function: Callable[..., object] | None) -> list[object]:
+    """Types of the parameters of ``function``."""
+    parameters = inspect.signature(function, eval_str=True).parameters.values() if function else ()
+    return [parameter.annotation for parameter in parameters]
 
 
 @dataclass(frozen=True)
@@ -69,7 +96,7 @@ class Plan:
 
 @dataclass(frozen=True)
 class Records:
-    """The records of a run, by type: each is made on first access, after those that it needs, and once.
+    """The records of a run, by type: each is read or made on first access, after those that it needs, and once.
 
     A search raises ``NotSearchable`` if the model only runs whole, and all rows raise ``CollageError``, whose message
     explains what to do.
@@ -80,8 +107,28 @@ class Records:
 
     def __getitem__(self, kind: type[R]) -> R:
         for row in self.plan.rows_for(kind, self.made):
-            self.made[row.record] = row.make(*(self.made[need] for need in row.needs))
+            self.made[row.record] = self._evaluated(row)
         return cast(R, self.made[kind])
+
+    def _evaluated(self, row: Row) -> object:
+        """The record of ``row``, of its file or made now."""
+        run, given = cast(RunContext, self.made[RunContext]), dict(self.made)
+
+        def call(function: Callable[..., Any], *first: object) -> Any:
+            return function(*first, *(given[need] for need in _needs(function)[len(first) :]))
+
+        if row.bound:
+            given[Seconds] = Seconds(attrgetter(row.bound)(run.config))
+        if not isinstance(row.stored, Stored):
+            return call(row.make)
+        if row.key:
+            given[Key] = call(row.key)
+        value = run.store.get(row.stored)
+        if value is None or (row.key and value.key != given[Key]):
+            value = call(row.make)
+            if value is not None:
+                run.store.put(row.stored, value)
+        return call(row.record_of, value) if row.record_of else value
 
     def under(self, plan: Plan) -> Records:
         """The same records, of which ``plan`` makes those that are missing."""

@@ -32,7 +32,7 @@ from collage_evo.run.search import NotSearched, Searched
 from collage_evo.run.stages.answer import Answer
 from collage_evo.run.stages.held_out import HeldOut
 from collage_evo.run.stages.model import reports_errors
-from collage_evo.run.stages.threads import THREADS, OnThreads
+from collage_evo.run.stages.threads import THREADS
 from collage_evo.runtime.artifact import read_artifact
 from collage_evo.search.evolution.origin import Way
 
@@ -68,13 +68,13 @@ class Ended:
         scales = Scales.of(self.searched.tried, self.baselines, raced)
         front = self._front(raced, scales)
         over = {point.key or point.single: over_budget(point) for point in front if not point.feasible}
-        skipped = run.store.get(SEARCH_SKIPPED, bool) or False
+        skipped = run.store.get(SEARCH_SKIPPED) or False
         seeds = []
         if searched is not None:
             reasons = raced.fates | over
             seeds = seed_results(searched.seeds.made, searched.tried, raced, reasons, scales.search)
         baselines = [self._baseline(one, scales.baselines, over.get(one.name, "")) for one in self.baselines]
-        threads, level = run.store.get(THREADS, OnThreads), run.config.policy.race_level
+        threads, level = run.store.get(THREADS), run.config.policy.race_level
         notes = (threads.reason if threads else "", *self._running_notes(), scales.changed)
         return Result(
             model={

@@ -12,6 +12,7 @@ from collage_evo.accuracy.samples import Sample
 from collage_evo.config import Config
 from collage_evo.config_model import Shapes, has_ranges
 from collage_evo.errors import InputError
+from collage_evo.files import Stored
 from collage_evo.graph.load.data import input_dims, read_feeds
 from collage_evo.graph.load.distribution import Distribution
 from collage_evo.graph.load.load import ModelFile
@@ -23,8 +24,9 @@ from collage_evo.hardware.memory import usable_memory
 from collage_evo.hardware.slots import usable_cores
 from collage_evo.run.store import Store
 
-PROFILES, OPEN_SHAPES = "profiles", "open_shapes"
-"""Store keys of a run's shapes: one of the two is there."""
+PROFILES = Stored("profiles.json", tuple[Shapes, ...])
+OPEN_SHAPES = Stored("open_shapes.json", OpenShapes)
+"""A run's shapes: one of the two is there."""
 DRAWN = 60
 """Shapes that stand for a range of sizes without data. Chosen: by it the expected size of 1..512 is known within
 1 %."""
@@ -138,14 +140,14 @@ def saved_shapes(config: Config, directory: Path, file: ModelFile) -> FixedShape
     """The same for the run in ``directory``, determined once in its life: a run that goes on reads no data for it.
     Raises as :func:`shapes_of_run`."""
     store = Store(directory)
-    if recorded := store.get(OPEN_SHAPES, OpenShapes):
+    if recorded := store.get(OPEN_SHAPES):
         return recorded
-    if profiles := store.get(PROFILES, tuple[Shapes, ...]):
+    if profiles := store.get(PROFILES):
         return FixedShapes(profiles)
     shapes = shapes_of_run(config, file)
     if isinstance(shapes, OpenShapes):
-        return store.put(OPEN_SHAPES, OpenShapes, shapes)
-    return FixedShapes(store.put(PROFILES, tuple[Shapes, ...], shapes.profiles))
+        return store.put(OPEN_SHAPES, shapes)
+    return FixedShapes(store.put(PROFILES, shapes.profiles))
 
 
 def profiles_with_data(config: Config, profiles: Sequence[Shapes], file: ModelFile) -> tuple[bool, ...]:

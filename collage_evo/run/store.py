@@ -1,4 +1,4 @@
-"""Store of stage records: one typed record each, made once in a run's life and read later."""
+"""Store of a run directory: files that hold one typed value each, made once in a run's life and read later."""
 
 from __future__ import annotations
 
@@ -7,37 +7,38 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TypeVar
 
-from collage_evo.files import read_json, write_json
+from collage_evo.files import Stored, read_json, write_json
 
 T = TypeVar("T")
 
 
 @dataclass(frozen=True)
 class Store:
-    """The records below ``work``, the work directory of a run: a JSON file for each stage."""
+    """The values that are stored in the run directory ``directory``."""
 
-    work: Path
+    directory: Path
 
-    def get(self, stage: str, kind: type[T]) -> T | None:
-        """The record of ``stage``; None if there is none.
+    def get(self, stored: Stored[T]) -> T | None:
+        """The value of ``stored``; None if there is none.
 
         Raises:
-            DamagedFile: it is no such record; the message names the file and explains what to do.
+            DamagedFile: it is no such value; the message names the file and explains what to do.
         """
-        path = self.path(stage)
-        return read_json(path, kind) if path.exists() else None
+        path = self.path(stored)
+        return read_json(path, stored.kind) if path.exists() else None
 
-    def put(self, stage: str, kind: type[T], record: T) -> T:
-        """Write ``record`` atomically, replacing an earlier one."""
-        self.work.mkdir(parents=True, exist_ok=True)
-        write_json(self.path(stage), kind, record)
-        return record
+    def put(self, stored: Stored[T], value: T) -> T:
+        """Write ``value`` atomically, replacing an earlier one."""
+        path = self.path(stored)
+        path.parent.mkdir(parents=True, exist_ok=True)
+        write_json(path, stored.kind, value)
+        return value
 
-    def once(self, stage: str, kind: type[T], make: Callable[[], T]) -> T:
-        """The record of ``stage``, made and written first if there is none. Raises as :meth:`get`."""
-        recorded = self.get(stage, kind)
-        return self.put(stage, kind, make()) if recorded is None else recorded
+    def once(self, stored: Stored[T], make: Callable[[], T]) -> T:
+        """The value of ``stored``, made and written first if there is none. Raises as :meth:`get`."""
+        found = self.get(stored)
+        return self.put(stored, make()) if found is None else found
 
-    def path(self, stage: str) -> Path:
-        """The file of ``stage``."""
-        return self.work / f"{stage}.json"
+    def path(self, stored: Stored[T]) -> Path:
+        """The file of ``stored``."""
+        return self.directory / stored.path

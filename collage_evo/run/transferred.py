@@ -25,12 +25,14 @@ from collage_evo.genome.outcome import Terms
 from collage_evo.genome.space import SearchSpace
 from collage_evo.graph.ir.align import same_nodes
 from collage_evo.graph.ir.graph import Graph, NodeSet, members, node_set
+from collage_evo.graph.prepare import SearchableModel
 from collage_evo.patterns.match import Match, Placement
 from collage_evo.precision.transforms.edits import edits_of
 from collage_evo.report.result import FrontPoint
 from collage_evo.run.context import RunContext
+from collage_evo.run.objectives import SHARES, Sensitivities
 from collage_evo.run.recorded import RecordedRun
-from collage_evo.run.stages.precision import SHARES, Sensitivities
+from collage_evo.run.warm_start import WarmStart
 from collage_evo.search.evolution.origin import Origin, Way
 from collage_evo.search.evolution.seeds import Seeds
 
@@ -61,7 +63,7 @@ class TransferredCosts:
     @property
     def sensitivities(self) -> Sensitivities | None:
         """Sensitivities of operators here; unpaired ones get the average. None if the other run measured none."""
-        before = self.run.store.get(SHARES, Sensitivities)
+        before = self.run.store.get(SHARES)
         if before is None:
             return None
         count, moved = len(self.graph.nodes), {}
@@ -73,12 +75,12 @@ class TransferredCosts:
     def costs(self, run: RunContext, offered: Matches, terms: Terms) -> MeasuredCosts | None:
         """The other run's costs of the matches here; logs how much was transferred.
 
-        None if they are of another target or leave an operator without any, or if ``run`` has costs on record.
+        None if they are of another target or leave an operator without any.
         """
         costs, text = None, "with their costs"
         if {baseline.target for baseline in self.run.baselines} != {run.setting.target.digest}:
             text = "but costs are measured anew: those are of another machine or number of threads"
-        elif not (run.work / "costs.json").exists():
+        else:
             try:
                 costs = self._costs(offered.matches, terms)
             except NotSearchable:
@@ -112,6 +114,17 @@ class TransferredCosts:
         move = _Move(self, space)
         for point in in_turn([point for point in self.run.result.front if point.key in self.run.evaluated]):
             yield Origin(Way.TRANSFERRED), decode(move.genome(self.run.evaluated[point.key].genome), space)
+
+
+@dataclass(frozen=True)
+class Transfer:
+    """What an earlier run knows about this graph; None if this run does not begin with another one's answer."""
+
+    known: TransferredCosts | None
+
+
+def transfer(warm: WarmStart, model: SearchableModel) -> Transfer:
+    return Transfer(TransferredCosts.of(warm.earlier, model.graph) if warm.earlier else None)
 
 
 def in_turn(points: Sequence[FrontPoint]) -> list[FrontPoint]:

@@ -12,6 +12,7 @@ import json
 import os
 from collections.abc import Iterable
 from contextlib import suppress
+from operator import attrgetter
 from pathlib import Path
 
 import platformdirs
@@ -36,13 +37,8 @@ def outward(config: Config, directory: Path, keys: Iterable[str] = OUTWARD) -> s
     """What ``config``, of a sweep that of each trial, names outside of ``directory``: texts with key and value."""
     space = [(key, value) for key, spec in config.sweep.space.items() for value in spec.get("choices") or ()]
     configs = [config, *(changed(config, dict([choice]), "sweep.space") for choice in space)]
-    named = {(key, _full(key, _value(one, key), directory)) for one in configs for key in keys}
+    named = {(key, _full(key, attrgetter(key)(one) or "", directory)) for one in configs for key in keys}
     return {f"{key} {full}" for key, full in named if full}
-
-
-def _value(config: Config, key: str) -> str:
-    section, name = key.split(".")
-    return getattr(getattr(config, section), name) or ""
 
 
 def _full(key: str, value: str, directory: Path) -> str:

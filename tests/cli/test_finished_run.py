@@ -17,11 +17,12 @@ import onnx
 import pytest
 
 import collage_evo
-from collage_evo.costs.saved_costs import read_costs
+from collage_evo.costs.saved_costs import COSTS
 from collage_evo.graph.convert.read import build_graph
 from collage_evo.graph.load.files import read_model
 from collage_evo.hardware.slots import acquire_slot, usable_cores
 from collage_evo.report.result import SCHEMA
+from collage_evo.run.store import Store
 from tests.cli.commands import Here, collage, refused
 from tests.export.runs import gives_the_same
 from tests.support.models import tiny_convnet
@@ -212,8 +213,9 @@ def test_an_artifact_with_a_changed_or_missing_file_or_one_outside_is_refused(
 def test_explain_names_the_matches_that_the_run_searched_at_the_costs_that_it_had(finished: Path, here: Here) -> None:
     place = finished / "run"
     graph = build_graph(read_model(place / "work" / "normalised.onnx"))
-    costs = read_costs(place / "work" / "costs.json", None, graph, {})
-    assert costs is not None
+    saved = Store(place).get(COSTS)
+    assert saved is not None
+    costs = saved.costs(graph, {})
     timed = dict(zip(costs.space.matches, costs.table.standalone_ms, strict=True))
     for node in graph.nodes:
         told = json.loads(here("explain", "run", "--node", node.name, "--json", cwd=finished).stdout)

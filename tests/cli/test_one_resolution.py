@@ -59,7 +59,7 @@ def test_optimize_resolves_its_configuration_once(folder: Path, resolved: list[C
 
 def test_what_a_run_decides_is_no_other_configuration(tmp_path: Path, resolved: list[Config]) -> None:
     config = parse_config({"model": {"source": "a.onnx"}, "target": {"threads": 4}}, (), "test")
-    Store(tmp_path / "work").put(THREADS, OnThreads, OnThreads(2, ((4, 1.0), (2, 0.9))))
+    Store(tmp_path).put(THREADS, OnThreads(2, ((4, 1.0), (2, 0.9))))
     decided = with_shapes(settled(config, tmp_path), {"x": [1, 4]})
     assert (decided.target.threads, decided.model.shapes) == (2, {"x": [1, 4]})
     assert (config.target.threads, config.model.shapes, len(resolved)) == (4, {}, 1)

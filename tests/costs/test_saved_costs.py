@@ -11,8 +11,9 @@ import pytest
 
 from collage_evo.backends.enumerate import Matches
 from collage_evo.costs.matches import CostTable
-from collage_evo.costs.saved_costs import MeasuredCosts, costs_key, read_costs, write_costs
+from collage_evo.costs.saved_costs import MeasuredCosts, SavedCosts, costs_key
 from collage_evo.errors import DamagedFile
+from collage_evo.files import read_json, write_json
 from collage_evo.genome.failure import Failure, Fault
 from collage_evo.genome.outcome import Objective
 from collage_evo.graph.convert.read import build_graph
@@ -31,20 +32,21 @@ def test_costs_come_back_as_they_were_and_those_of_something_else_do_not(tmp_pat
     space = replace(space, cost=cost, terms={Objective.ERROR: tuple(index / 7 for index in range(count))})
     failures = {0: Failure(Fault.WRONG_NUMBERS, "relative error 2", 2.0)}
     costs = MeasuredCosts(CostTable(cost.match_ms, failures), space, 5, 2, 1)
-    write_costs(tmp_path / "costs.json", "key", costs)
-    assert read_costs(tmp_path / "costs.json", "key", space.graph, {}) == costs
-    assert read_costs(tmp_path / "costs.json", "another", space.graph, {}) is None
-    assert read_costs(tmp_path / "none.json", "key", space.graph, {}) is None
+    write_json(tmp_path / "costs.json", SavedCosts, SavedCosts.of("key", costs))
+    saved = read_json(tmp_path / "costs.json", SavedCosts)
+    assert (saved.key, saved.costs(space.graph, {})) == ("key", costs)
+    with pytest.raises(DamagedFile, match=r"work/costs\.json is not of this graph: delete it"):
+        saved.costs(build_graph(chain(1)), {})
 
 
 def test_costs_of_which_one_is_missing_are_damaged(tmp_path: Path) -> None:
     space = make_space(resnet_like(2), random.Random(0))
     costs = MeasuredCosts(CostTable(space.cost.match_ms, {}), space, 5, 2, 1)
-    write_costs(tmp_path / "costs.json", "key", costs)
+    write_json(tmp_path / "costs.json", SavedCosts, SavedCosts.of("key", costs))
     saved = json.loads((tmp_path / "costs.json").read_text())
     (tmp_path / "costs.json").write_text(json.dumps(saved | {"match_ms": saved["match_ms"][:-1]}))
     with pytest.raises(DamagedFile, match="one cost for each"):
-        read_costs(tmp_path / "costs.json", "key", space.graph, {})
+        read_json(tmp_path / "costs.json", SavedCosts)
 
 
 def test_costs_are_of_a_graph_its_matches_a_target_and_a_policy() -> None:

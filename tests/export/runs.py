@@ -12,6 +12,7 @@ import onnx
 
 from collage_evo.backends.base import BuildFailure
 from collage_evo.backends.registry import get_backend
+from collage_evo.files import write_json
 from collage_evo.fitness.compile.cache import PieceCache
 from collage_evo.fitness.compile.compiler import Compiler
 from collage_evo.fitness.jobs import REGIONS, regions_of
@@ -26,7 +27,8 @@ from collage_evo.hardware.processor import level
 from collage_evo.hardware.target import Target
 from collage_evo.patterns.match import Placement, Region
 from collage_evo.precision.quantise.arithmetic import Arithmetic
-from collage_evo.precision.quantise.ranges import calibrate, write_ranges
+from collage_evo.precision.quantise.ranges import calibrate
+from collage_evo.precision.quantise.rules import Range
 from collage_evo.precision.transforms.edits import numerics_of
 from collage_evo.runtime.artifact import Profile, write_artifact
 from collage_evo.runtime.program import Program
@@ -71,7 +73,7 @@ def placed(
     onnx.save(normalised, folder / "work" / "normalised.onnx")
     ranges = folder / "work" / "ranges.json"
     if low is Arithmetic.INT8:
-        write_ranges(ranges, calibrate(graph, [feeds]))
+        write_json(ranges, dict[str, Range], calibrate(graph, [feeds]))
     able = ("Gemm", "MatMul", *(("Conv",) if low is Arithmetic.INT8 else ()))
     heavy = node_set(n.index for n in graph.nodes if low and n.op_type in able)
     nodes = [node_set(map(int, part)) for part in np.array_split(range(len(graph.nodes)), len(engines))]

@@ -14,11 +14,13 @@ import onnx
 import pytest
 
 from collage_evo.errors import InputError
+from collage_evo.files import write_json
 from collage_evo.graph.convert.observe import record
 from collage_evo.graph.convert.read import build_graph
 from collage_evo.hardware.memory import PeakMemory
 from collage_evo.models.builder import Builder
-from collage_evo.precision.quantise.ranges import ENOUGH, calibrate, read_ranges, write_ranges
+from collage_evo.precision.quantise.ranges import ENOUGH, calibrate, read_ranges
+from collage_evo.precision.quantise.rules import Range
 from collage_evo.precision.quantise.scales import (
     Scale,
     activation_scale,
@@ -110,7 +112,7 @@ def test_without_samples_there_are_no_ranges() -> None:
 def test_ranges_are_read_as_they_were_written(tmp_path: Path) -> None:
     graph = net(conv_relu)
     ranges = calibrate(graph, [random_inputs(graph, 0)])
-    write_ranges(tmp_path / "ranges.json", ranges)
+    write_json(tmp_path / "ranges.json", dict[str, Range], ranges)
     assert read_ranges(tmp_path / "ranges.json") == ranges
     (tmp_path / "other.json").write_text("[1, 2]")
     with pytest.raises(InputError, match=r"other\.json"):

@@ -21,6 +21,7 @@ from collage_evo.backends.variants import Arithmetic, Variant, plain_name
 from collage_evo.codec import from_json, to_json
 from collage_evo.costs.matches import CostKeys, CostSettings
 from collage_evo.errors import InputError
+from collage_evo.files import write_json
 from collage_evo.fitness.compile.cache import PieceCache
 from collage_evo.fitness.compile.compiler import Compiler
 from collage_evo.fitness.jobs import BuildJob, Job, bare
@@ -34,7 +35,8 @@ from collage_evo.graph.reference.distance import relative_error
 from collage_evo.graph.reference.reference import Reference
 from collage_evo.models.builder import Builder
 from collage_evo.patterns.match import Match, Placement, Region
-from collage_evo.precision.quantise.ranges import calibrate, read_ranges, write_ranges
+from collage_evo.precision.quantise.ranges import calibrate, read_ranges
+from collage_evo.precision.quantise.rules import Range
 from collage_evo.precision.transforms.edits import nodes_in
 from collage_evo.rewrites.joined_products import JoinedProducts
 from collage_evo.rewrites.rewrite import Draft, Replacement
@@ -207,7 +209,9 @@ def test_a_region_may_be_rewritten_in_one_part_and_in_int8_in_another(tmp_path: 
     graph = build_graph(b.model(b.op("MatMul", joined, w, output="last")))
     (site,) = JoinedProducts().sites(graph)
     last = 1 << graph.producer["last"]
-    write_ranges(tmp_path / "ranges", calibrate(graph, [random_inputs(graph, seed) for seed in range(3)]))
+    write_json(
+        tmp_path / "ranges", dict[str, Range], calibrate(graph, [random_inputs(graph, seed) for seed in range(3)])
+    )
     region = Region(graph.all_nodes, "onnxruntime", "default", edits=(*in_int8(last), (NAME, site)))
     outputs = run(graph, region, tmp_path, tmp_path / "ranges")
     assert 1e-4 < error(graph, outputs) < 0.05  # int8 rounds, and inputs of one shape would be exchanged unseen
@@ -236,7 +240,9 @@ class FlatRelu:
 
 @needs(Arithmetic.INT8)
 def test_what_a_rewrite_writes_is_in_the_precision_of_its_site(tmp_path: Path) -> None:
-    write_ranges(tmp_path / "ranges", calibrate(GRAPH, [random_inputs(GRAPH, seed) for seed in range(3)]))
+    write_json(
+        tmp_path / "ranges", dict[str, Range], calibrate(GRAPH, [random_inputs(GRAPH, seed) for seed in range(3)])
+    )
     ranges = read_ranges(tmp_path / "ranges")
     found = enumerate_matches(GRAPH, [OnnxRuntimeBackend()], 1.0, ranges=ranges, rewrites=JOINED)
     written = {
@@ -266,7 +272,9 @@ def test_int8_reads_what_a_rewrite_moved_with_the_range_that_it_had(tmp_path: Pa
     b = Builder("moved")
     w = b.const(np.random.default_rng(1).standard_normal((4, 3, 3, 3)).astype(np.float32))
     graph = build_graph(b.model(b.op("Conv", b.op("Relu", b.op("Tanh", b.input("x", (1, 3, 6, 6)))), w)))
-    write_ranges(tmp_path / "ranges", calibrate(graph, [random_inputs(graph, seed) for seed in range(3)]))
+    write_json(
+        tmp_path / "ranges", dict[str, Range], calibrate(graph, [random_inputs(graph, seed) for seed in range(3)])
+    )
     (site,) = FlatRelu().sites(graph)
     region = Region(graph.all_nodes, "onnxruntime", edits=(*in_int8(1 << 2), (FlatRelu.name, site)))
     assert 1e-4 < error(graph, run(graph, region, tmp_path, tmp_path / "ranges")) < 0.05

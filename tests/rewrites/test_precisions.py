@@ -14,6 +14,7 @@ from collage_evo.backends.enumerate import enumerate_matches
 from collage_evo.backends.registry import get_backend
 from collage_evo.backends.select import arithmetic_of
 from collage_evo.backends.variants import Arithmetic
+from collage_evo.files import write_json
 from collage_evo.fitness.compile.cache import PieceCache
 from collage_evo.fitness.compile.compiler import Compiler
 from collage_evo.fitness.jobs import bare
@@ -26,7 +27,8 @@ from collage_evo.graph.reference.reference import Reference
 from collage_evo.hardware.processor import this_machine
 from collage_evo.models.builder import Builder
 from collage_evo.patterns.match import Match
-from collage_evo.precision.quantise.ranges import calibrate, read_ranges, write_ranges
+from collage_evo.precision.quantise.ranges import calibrate, read_ranges
+from collage_evo.precision.quantise.rules import Range
 from collage_evo.precision.transforms.rewritten import Rewritten
 from collage_evo.rewrites.convolved_rows import ConvolvedRows
 from collage_evo.rewrites.joined_products import JoinedProducts
@@ -101,7 +103,9 @@ def test_a_rewrite_stands_in_every_precision(
     library: str, make: Callable[[], Graph], rewrite: Rewrite, tmp_path: Path
 ) -> None:
     graph = make()
-    write_ranges(tmp_path / "ranges", calibrate(graph, [random_inputs(graph, seed) for seed in range(3)]))
+    write_json(
+        tmp_path / "ranges", dict[str, Range], calibrate(graph, [random_inputs(graph, seed) for seed in range(3)])
+    )
     ranges = read_ranges(tmp_path / "ranges")
     found = enumerate_matches(graph, [get_backend(library)], 1.0, ranges=ranges, rewrites=[rewrite])
     written = [match for match in found.matches if match.rewrites]

@@ -24,7 +24,9 @@ from collage_evo.graph.prepare import SearchableModel
 from collage_evo.models.builder import Builder
 from collage_evo.run.context import RunContext
 from collage_evo.run.machine import Backends
+from collage_evo.run.plan import PLAN
 from collage_evo.run.publisher import Publisher
+from collage_evo.run.records import Records, Seconds
 from collage_evo.run.samples import model_file
 from collage_evo.run.stages import baselines as stage
 from collage_evo.run.stages.baselines import Baselines, NormalisedBaselines, fall_back
@@ -68,7 +70,9 @@ def run(machine: FakeMachine, tmp_path: Path) -> RunContext:
 
 
 def on_normalised(run: RunContext, graph: Graph) -> NormalisedBaselines:
-    return stage.on_normalised(run, SearchableModel(graph, 0.0, "all", {}, Origin((), ())), Baselines(ALONE))
+    model = SearchableModel(graph, 0.0, "all", {}, Origin((), ()))
+    records = Records(PLAN, {RunContext: run, SearchableModel: model, Baselines: Baselines(ALONE)})
+    return records[NormalisedBaselines]
 
 
 def test_columns_that_became_rows_are_timed_again_and_the_times_are_kept(
@@ -89,9 +93,7 @@ def test_signals_in_rows_are_not_timed_again(run: RunContext, machine: FakeMachi
 
 
 @pytest.mark.parametrize(("fault", "printed"), [(Fault.NEEDLESS, False), (Fault.BUILD, True)])
-def test_a_variant_that_is_no_other_than_the_default_has_no_line(
-    fault: Fault, printed: bool, tmp_path: Path
-) -> None:
+def test_a_variant_that_is_no_other_than_the_default_has_no_line(fault: Fault, printed: bool, tmp_path: Path) -> None:
     onnx.save(chain(1), tmp_path / "m.onnx")
     lines, machine = list[str](), FakeMachine(lambda job: Failure(fault, "nchw is no other than default"))
     run = fake_run(tmp_path, machine, lines, **{"model.source": str(tmp_path / "m.onnx")})
@@ -100,7 +102,7 @@ def test_a_variant_that_is_no_other_than_the_default_has_no_line(
     best = Publisher(run, fall_back(run, model, backends))
     lines.clear()
     with pytest.raises(UnavailableError):
-        stage.measure_baselines(run, model, backends, WarmStart(), best)
+        stage.measure_baselines(run, model, backends, WarmStart(), best, Seconds(60.0))
     assert any("ONNX Runtime in float32" in line for line in lines) == printed
 
 
@@ -111,7 +113,7 @@ def test_who_cannot_be_checked_is_not_measured_and_no_other_run_decided_that(tmp
     backends = Backends(map(get_backend, ("onnxruntime", "openvino")))
     best = Publisher(run, fall_back(run, model, backends))
     with pytest.raises(UnavailableError):
-        stage.measure_baselines(run, model, backends, WarmStart(), best)
+        stage.measure_baselines(run, model, backends, WarmStart(), best, Seconds(60.0))
     recorded = read_baselines(tmp_path / stage.RECORDED, tmp_path / stage.ARTIFACTS)
     failed = {one.outcome.failure for one in recorded if one.backend == "openvino"}
     assert failed == {Failure(Fault.KNOWN, UNCHECKED)}
@@ -127,5 +129,5 @@ def test_recorded_baselines_of_other_backends_are_measured_again(recorded: str, 
     write_baselines(tmp_path / stage.RECORDED, [single])
     best = Publisher(run, fall_back(run, model, backends))
     with pytest.raises(UnavailableError):
-        stage.measure_baselines(run, model, backends, WarmStart(), best)
+        stage.measure_baselines(run, model, backends, WarmStart(), best, Seconds(60.0))
     assert bool(machine.jobs) == again

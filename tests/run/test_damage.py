@@ -16,14 +16,13 @@ from typing import Any
 import onnx
 import pytest
 
-from collage_evo.accuracy.limits import Limits
 from collage_evo.accuracy.samples import read_samples
 from collage_evo.answer.baselines import read_baselines
 from collage_evo.backends.checks import lacks_instructions
 from collage_evo.backends.variants import Arithmetic
 from collage_evo.cli import main
 from collage_evo.config import parse_config
-from collage_evo.costs.saved_costs import read_costs
+from collage_evo.costs.saved_costs import COSTS
 from collage_evo.errors import CollageError
 from collage_evo.fitness.references import read_recorded, read_references
 from collage_evo.graph.convert.read import build_graph
@@ -32,18 +31,19 @@ from collage_evo.precision.quantise.ranges import read_ranges
 from collage_evo.report.finished import read_finished
 from collage_evo.report.progress import LineReporter
 from collage_evo.run.budget import SEARCH_SECONDS, SEARCH_SKIPPED
+from collage_evo.run.context import METRIC
 from collage_evo.run.directory import kind_of_run, reopen_run, start_run
+from collage_evo.run.objectives import SHARES
 from collage_evo.run.open import LIMITS
 from collage_evo.run.plan import PLAN
 from collage_evo.run.profiles import run_profiles
 from collage_evo.run.samples import model_file, saved_shapes
 from collage_evo.run.stages.baselines import ON_NORMALISED
 from collage_evo.run.stages.costs import TUNING
-from collage_evo.run.stages.matches import MATCHES, Enumerated
-from collage_evo.run.stages.mixtures import MIXTURES, EarlyMixtures
-from collage_evo.run.stages.model import BEGUN, NORMALISED, Normalised
-from collage_evo.run.stages.precision import read_sensitivities
-from collage_evo.run.stages.samples import SAMPLES, Sampled
+from collage_evo.run.stages.matches import MATCHES
+from collage_evo.run.stages.mixtures import MIXTURES
+from collage_evo.run.stages.model import BEGUN, NORMALISED
+from collage_evo.run.stages.samples import SAMPLES
 from collage_evo.run.stages.threads import THREADS
 from collage_evo.run.store import Store
 from collage_evo.runtime.artifact import load_artifact
@@ -53,7 +53,6 @@ from collage_evo.search.evolution.checkpoint import Fingerprint
 from tests.support.models import chain
 from tests.support.quick import QUICK, nested
 
-NODES = 2
 LEAVES = 3
 """Values of a file that are replaced, one at a time."""
 DEEP = b'{"a":' * 5000
@@ -87,7 +86,8 @@ class Damaged:
 
 def costs(at: Damaged) -> object:
     graph = build_graph(read_model(at.run / "work" / "normalised.onnx"))
-    return read_costs(at.path, json.loads(at.sound)["key"], graph, {})
+    saved = Store(at.run).get(COSTS)
+    return saved and saved.costs(graph, {})
 
 
 def search(at: Damaged) -> object:
@@ -101,8 +101,6 @@ def artifact(at: Damaged) -> None:
     load_artifact(place).close()
 
 
-SHARES = "work/shares.json"
-"""Left where the processor computes in a lower precision."""
 READERS: Mapping[str, Callable[[Damaged], object]] = {
     "config.yaml": lambda at: reopen_run(at.run),
     "run.json": lambda at: kind_of_run(at.run),
@@ -111,13 +109,13 @@ READERS: Mapping[str, Callable[[Damaged], object]] = {
     "fallbacks.json": lambda at: read_baselines(at.path, at.run / "fallbacks"),
     "result.json": lambda at: read_finished(at.run),
     "checkpoint*.json": search,
-    "work/model.json": lambda at: Store(at.run / "work").get(BEGUN, str),
-    "work/metric.json": lambda at: Store(at.run / "work").get("metric", str),
-    "work/limits.json": lambda at: Store(at.run / "work").get(LIMITS, Limits),
-    "work/early_mixtures.json": lambda at: Store(at.run / "work").get(MIXTURES, EarlyMixtures),
-    "work/search_skipped.json": lambda at: Store(at.run / "work").get(SEARCH_SKIPPED, bool),
-    "work/search_seconds.json": lambda at: Store(at.run / "work").get(SEARCH_SECONDS, float),
-    "work/samples.json": lambda at: Store(at.run / "work").get(SAMPLES, Sampled),
+    "work/model.json": lambda at: Store(at.run).get(BEGUN),
+    "work/metric.json": lambda at: Store(at.run).get(METRIC),
+    "work/limits.json": lambda at: Store(at.run).get(LIMITS),
+    "work/early_mixtures.json": lambda at: Store(at.run).get(MIXTURES),
+    "work/search_skipped.json": lambda at: Store(at.run).get(SEARCH_SKIPPED),
+    "work/search_seconds.json": lambda at: Store(at.run).get(SEARCH_SECONDS),
+    "work/samples.json": lambda at: Store(at.run).get(SAMPLES),
     "work/reference.npz": lambda at: read_references(at.path),
     "work/edges.npz": lambda at: read_references(at.path),
     "work/recorded.npz": lambda at: read_recorded(at.path),
@@ -125,10 +123,10 @@ READERS: Mapping[str, Callable[[Damaged], object]] = {
     "work/search.npz": lambda at: read_samples(at.path),
     "work/held_out.npz": lambda at: read_samples(at.path),
     "work/judged_last.npz": lambda at: read_samples(at.path),
-    "work/normalised.json": lambda at: Store(at.run / "work").get(NORMALISED, Normalised),
-    "work/matches.json": lambda at: Store(at.run / "work").get(MATCHES, Enumerated),
+    "work/normalised.json": lambda at: Store(at.run).get(NORMALISED),
+    "work/matches.json": lambda at: Store(at.run).get(MATCHES),
     "work/ranges.json": lambda at: read_ranges(at.path),
-    SHARES: lambda at: read_sensitivities(Store(at.run / "work"), NODES),
+    SHARES.path: lambda at: Store(at.run).get(SHARES),
     "work/costs.json": costs,
     "work/*.onnx": lambda at: read_model(at.path),
     "*.collage/manifest.json": artifact,
@@ -215,7 +213,7 @@ def test_who_reads_which_file_is_known_of_every_one(finished: Path) -> None:
     found = names(finished)
     assert found == UNREAD | {name for name in found if any(fnmatch(name, pattern) for pattern in READERS)}
     left = {pattern for pattern in READERS if any(fnmatch(name, pattern) for name in found)}
-    assert READERS.keys() - left == ({SHARES} if lacks_instructions(Arithmetic.INT8) else set())
+    assert READERS.keys() - left == ({SHARES.path} if lacks_instructions(Arithmetic.INT8) else set())
 
 
 @pytest.mark.parametrize("pattern", READERS)
@@ -264,6 +262,6 @@ def test_a_command_ends_with_that_line(
 
 def test_records_are_stored_where_the_plan_says(finished: Path) -> None:
     """A run on one thread, without trials for kernels, of a small model, has three records less."""
-    stored = {row.stored for row in PLAN.rows if row.stored}
+    stored = {row.stored.path for row in PLAN.rows if row.stored}
     missing = {name for name in stored if not (finished / name).exists()}
-    assert missing == {f"work/{name}.json" for name in (THREADS, ON_NORMALISED, TUNING)}
+    assert missing == {one.path for one in (THREADS, ON_NORMALISED, TUNING)}

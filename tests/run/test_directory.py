@@ -135,7 +135,7 @@ def test_a_run_that_goes_on_was_given_no_more_than_when_it_began(tmp_path: Path)
 def test_the_time_that_a_run_decided_may_be_enlarged_only_and_is_not_saved_as_given(tmp_path: Path) -> None:
     directory = tmp_path / "run"
     start_run(directory, config())
-    store = Store(directory / "work")
+    store = Store(directory)
     assert search_budget(store, config().search, Pace().searched_by_s - 50.0, {}) == Budget(None, 50.0)
     assert search_budget(store, reopen_run(directory).search, 0.0, {}) == Budget(None, 50.0), "decided once"
     assert reopen_run(directory) == config()

@@ -13,13 +13,15 @@ import onnx
 import pytest
 
 from collage_evo.answer.baselines import Baseline, write_baselines
+from collage_evo.backends.enumerate import Matches
 from collage_evo.backends.registry import get_backend
 from collage_evo.backends.variants import Arithmetic
 from collage_evo.commands.explain import explain_node, explain_pruning, explain_region
 from collage_evo.config import load_config
 from collage_evo.costs.matches import CostTable
-from collage_evo.costs.saved_costs import MeasuredCosts, write_costs
+from collage_evo.costs.saved_costs import COSTS, MeasuredCosts, SavedCosts
 from collage_evo.errors import InputError
+from collage_evo.files import write_json
 from collage_evo.fitness.jobs import WorkFiles
 from collage_evo.fitness.references import read_references
 from collage_evo.genome.cost_model import Border, CostModel
@@ -29,9 +31,11 @@ from collage_evo.genome.space import SearchSpace
 from collage_evo.graph.convert.read import build_graph
 from collage_evo.graph.ir.graph import Graph
 from collage_evo.graph.load.files import read_model
+from collage_evo.graph.prepare import PreparedModel
 from collage_evo.models.builder import Builder
 from collage_evo.patterns.match import Match
-from collage_evo.precision.quantise.ranges import calibrate, write_ranges
+from collage_evo.precision.quantise.ranges import calibrate
+from collage_evo.precision.quantise.rules import Range
 from collage_evo.report.console import PlainConsole
 from collage_evo.report.explain import (
     BackendAnswer,
@@ -45,12 +49,14 @@ from collage_evo.report.explain import (
 from collage_evo.report.finished import RESULT, write_result
 from collage_evo.report.progress import LineReporter
 from collage_evo.report.result import Latency, RegionResult
+from collage_evo.run.context import RunContext
 from collage_evo.run.directory import start_run
-from collage_evo.run.machine import chosen_backends
+from collage_evo.run.machine import Backends, chosen_backends
 from collage_evo.run.open import open_run
+from collage_evo.run.plan import PLAN
+from collage_evo.run.records import Records
 from collage_evo.run.stages.baselines import NormalisedBaselines
-from collage_evo.run.stages.matches import MATCHES, Enumerated, find_matches
-from collage_evo.run.stages.model import normalise
+from collage_evo.run.stages.matches import MATCHES
 from collage_evo.run.stages.precision import Calibrated
 from collage_evo.run.store import Store
 from tests.support.models import tiny_convnet, tiny_transformer
@@ -66,20 +72,21 @@ def recorded(folder: Path, model: onnx.ModelProto, *said: str) -> Path:
     backends = chosen_backends(config)
     baselines = NormalisedBaselines(Baseline(one.name, one.name, "default", Path(), Outcome(1.0)) for one in backends)
     with open_run(start_run(place, config), place, LineReporter(lambda line: None)) as (run, prepared):
-        find_matches(run, normalise(run, prepared), prepared, baselines, backends, Calibrated(None))
+        given = {RunContext: run, PreparedModel: prepared, Backends: backends, NormalisedBaselines: baselines}
+        _ = Records(PLAN, {**given, Calibrated: Calibrated(None)})[Matches]
     return place
 
 
 def with_costs(run: Path, ms: Mapping[Match, float], failures: Mapping[Match, Failure]) -> None:
     """Give ``run`` costs of a search: these standalone times and ``failures``, and none for the other matches."""
-    graph, enumerated = graph_in(run), Store(run / "work").get(MATCHES, Enumerated)
+    graph, enumerated = graph_in(run), Store(run).get(MATCHES)
     assert enumerated is not None
     matches = tuple(dict.fromkeys((*enumerated.found.matches, *ms)))
     times = tuple(ms.get(match, math.inf) for match in matches)
     table = CostTable(times, {matches.index(match): failure for match, failure in failures.items()})
     costs = CostModel((1.0,) * len(matches), {match.engine: Border(0.0, 0.0) for match in matches})
     measured = MeasuredCosts(table, SearchSpace(graph, matches, costs), len(ms), 0, 0)
-    write_costs(run / "work" / "costs.json", "", measured)
+    Store(run).put(COSTS, SavedCosts.of("", measured))
 
 
 @pytest.fixture(scope="module")
@@ -220,7 +227,7 @@ def test_a_region_is_offered_in_int8_where_the_run_had_ranges_for_it(tmp_path: P
     run = recorded(tmp_path, tiny_convnet(), *said)
     graph, files = graph_in(run), WorkFiles(run / "work")
     feeds = [feeds for feeds, _ in read_references(files.reference)]
-    write_ranges(files.ranges, calibrate(graph, feeds, 1, 60.0))
+    write_json(files.ranges, dict[str, Range], calibrate(graph, feeds, 1, 60.0))
     with_answer(run, "placement", [node_of(graph, "Conv").name])
     (answer,) = explain_region(run, 0).answers
     kinds = {get_backend("openvino").variant(offer.variant).arithmetic for offer in answer.offers}
@@ -274,10 +281,10 @@ def test_what_a_run_pruned_is_told_with_the_rule_that_decided(run, graph) -> Non
         Baseline("tvm", "tvm", "default", Path("t"), Outcome.unfit(Failure(Fault.CRASH))),
     ]
     write_baselines(run / "baselines.json", baselines)
-    store = Store(run / "work")
-    enumerated = store.get(MATCHES, Enumerated)
+    store = Store(run)
+    enumerated = store.get(MATCHES)
     excluded = Failure(Fault.FAR_BEHIND, "takes 3.0 times as long", rule="slow_precision")
-    store.put(MATCHES, Enumerated, replace(enumerated, excluded=((("ncnn", "bf16"), excluded),)))
+    store.put(MATCHES, replace(enumerated, excluded=((("ncnn", "bf16"), excluded),)))
     given_up = Failure(Fault.FAR_BEHIND, "given up during its first run", rule="slow_match")
     node = node_of(graph, "Softmax")
     with_costs(run, {}, {Match(1 << node.index, "ncnn"): given_up})

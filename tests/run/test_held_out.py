@@ -79,7 +79,7 @@ class Run:
         accuracy = {"batch_invariant": batch_invariant}
         config = parse_config({"model": {"source": "m.onnx"}, "accuracy": accuracy}, (), "test")
         run = RunContext(config, self.folder, LineReporter(), machine, Path(), cast(Any, ()))
-        run.store.put(SAMPLES, Sampled, SAMPLED)
+        run.store.put(SAMPLES, SAMPLED)
         names = [name for name in self.errors if name.startswith(LIBRARIES)]
         baselines = [
             Baseline(name, name, "default", self._artifact(name), Outcome(9.0, error=1e-7)) for name in names

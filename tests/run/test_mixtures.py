@@ -94,8 +94,8 @@ def test_early_mixtures_are_recorded_with_what_the_search_needs_of_them(tmp_path
     (fast, slow), far = (engine_placement(SPACE, engine) for engine in (LOW, FLOAT32)), Failure(Fault.HANG)
     found = EarlyMixtures("key", (Mixture(fast, FLOAT32, Outcome(5.0)), Mixture(slow, FLOAT32, Outcome.unfit(far))))
     store = Store(tmp_path)
-    store.put(MIXTURES, EarlyMixtures, found)
-    assert store.get(MIXTURES, EarlyMixtures) == found
+    store.put(MIXTURES, found)
+    assert store.get(MIXTURES) == found
     evaluated = in_space(found.mixtures, SPACE)
     assert [decode(one.genome, SPACE) for one in evaluated.values()] == [fast, slow]
     assert [(one.kind, one.evaluation) for one in evaluated.values()] == [(MIXTURE.as_seed, 1), (MIXTURE.as_seed, 2)]

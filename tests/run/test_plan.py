@@ -8,10 +8,10 @@ import pytest
 
 from collage_evo.config import Config
 from collage_evo.graph.prepare import PreparedModel
-from collage_evo.report.stage import RUN_STAGES, Stage
 from collage_evo.run.context import RunContext
-from collage_evo.run.plan import PLAN, WITHOUT_SEARCH, Backends, picking
-from collage_evo.run.records import Plan
+from collage_evo.run.machine import Backends
+from collage_evo.run.plan import PLAN, WITHOUT_SEARCH, picking
+from collage_evo.run.records import ByMaker, Plan
 from collage_evo.run.search import Found
 from collage_evo.run.warm_start import WarmStart
 
@@ -28,12 +28,6 @@ def test_each_row_needs_records_of_rows_before_it(plan: Plan) -> None:
         made.add(row.record)
 
 
-def test_each_stage_is_of_one_row() -> None:
-    """The model is read before, when the run is opened."""
-    stages = [stage for row in PLAN.rows for stage in row.stages]
-    assert sorted(stages) == sorted(set(RUN_STAGES) - {Stage.MODEL})
-
-
 def test_bounds_are_keys_of_the_configuration() -> None:
     for section, name in (row.bound.split(".") for row in PLAN.rows if row.bound):
         assert name in Config.model_fields[section].annotation.model_fields  # type: ignore[union-attr]
@@ -41,12 +35,12 @@ def test_bounds_are_keys_of_the_configuration() -> None:
 
 def table() -> str:
     """The rows as the documents show them."""
-    lines = ["| record | needs | stages | stored as | at most |", "|---|---|---|---|---|"]
+    lines = ["| record | needs | stored as | at most |", "|---|---|---|---|"]
     for row in PLAN.rows:
         needs = ", ".join(str(getattr(need, "__name__", "Found")) for need in row.needs if need is not RunContext)
-        stages = "; ".join(stage.words for stage in row.stages)
-        stored, bound = (f"`{text}`" if text else "" for text in (row.stored, row.bound))
-        cells = (f"`{row.record.__name__}`", needs, stages, stored, bound)
+        stored = f"`{row.stored.path}`" if row.stored else ""
+        stored += ", by its maker" if isinstance(row.stored, ByMaker) else ""
+        cells = (f"`{row.record.__name__}`", needs, stored, f"`{row.bound}`" if row.bound else "")
         lines.append(f"| {' | '.join(cells)} |".replace("  ", " "))
     return "\n".join(lines)
 

@@ -36,7 +36,7 @@ from collage_evo.run.samples import (
 )
 from collage_evo.run.stages import model as stage
 from collage_evo.run.stages import samples as parts
-from collage_evo.run.stages.samples import SAMPLES, Sampled, calibration_feeds, held_out_samples
+from collage_evo.run.stages.samples import SAMPLES, calibration_feeds, held_out_samples
 from tests.support.models import chain, parse_graph
 
 MODEL = chain(1)
@@ -187,7 +187,7 @@ def test_data_without_a_sample_of_the_run_s_shapes_are_refused(array: np.ndarray
 def test_without_data_samples_are_random_and_float32_alone_needs_none(tmp_path: Path) -> None:
     run = begun(tmp_path)
     prepare(run)
-    sampled = run.store.get(SAMPLES, Sampled)
+    sampled = run.store.get(SAMPLES)
     assert sampled is not None
     assert sampled.random
     assert min(sampled.calibration, sampled.search, sampled.held_out) > 0
@@ -247,7 +247,7 @@ def test_a_metric_that_was_changed_since_the_run_began_is_refused_by_each_proces
 def test_few_samples_are_all_of_the_parts(tmp_path: Path) -> None:
     run = begun(tmp_path, 2)
     prepare(run)
-    sampled = run.store.get(SAMPLES, Sampled)
+    sampled = run.store.get(SAMPLES)
     assert sampled is not None
     assert sampled.shared
     assert json.loads((run.work / "samples.json").read_text())["total"] == 2

@@ -23,7 +23,7 @@ from collage_evo.genome.outcome import Outcome
 from collage_evo.genome.settings import Budget
 from collage_evo.graph.load.inputs import random_inputs
 from collage_evo.graph.load.load import ModelFile
-from collage_evo.graph.prepare import SearchableModel
+from collage_evo.graph.prepare import PreparedModel, SearchableModel
 from collage_evo.graph.reference.distance import relative_error
 from collage_evo.graph.reference.reference import reference_outputs
 from collage_evo.hardware.target import Target
@@ -32,14 +32,16 @@ from collage_evo.patterns.match import Placement, Region
 from collage_evo.report.progress import LineReporter
 from collage_evo.report.stage import Stage
 from collage_evo.run.budget import LEAST_S, Pace, exceeds_planned_time, search_budget
+from collage_evo.run.context import RunContext
 from collage_evo.run.directory import start_run
 from collage_evo.run.machine import Backends
 from collage_evo.run.open import open_run
+from collage_evo.run.plan import PLAN
 from collage_evo.run.publisher import Publisher
+from collage_evo.run.records import Records, Seconds
 from collage_evo.run.stages import costs as stages_costs
 from collage_evo.run.stages.baselines import Baselines, NormalisedBaselines, fall_back, measure_baselines
 from collage_evo.run.stages.costs import tune_backends
-from collage_evo.run.stages.matches import find_matches
 from collage_evo.run.stages.model import NOTHING_FINITE, normalise
 from collage_evo.run.stages.precision import Calibrated
 from collage_evo.run.store import Store
@@ -174,8 +176,9 @@ def test_a_run_that_goes_on_neither_normalises_nor_enumerates_again(
 
     def begun() -> tuple[SearchableModel, Matches]:
         with open_run(parse_config(given, (), "test"), tmp_path / "run", LineReporter()) as (run, model):
-            normalised = normalise(run, model)
-            return normalised, find_matches(run, normalised, model, single, backends, Calibrated(None))
+            made = {RunContext: run, PreparedModel: model, Backends: backends, NormalisedBaselines: single}
+            records = Records(PLAN, {**made, Calibrated: Calibrated(None)})
+            return records[SearchableModel], records[Matches]
 
     model, found = begun()
     for module, name in (("model", "searchable"), ("matches", "enumerate_matches"), ("matches", "excluded_engines")):
@@ -245,7 +248,7 @@ def test_artifacts_that_were_changed_are_written_again_when_a_run_goes_on(tmp_pa
         best = Publisher(run, fall_back(run, model, backends))
 
         def measured() -> Baselines:
-            return measure_baselines(run, model, backends, WarmStart(), best)
+            return measure_baselines(run, model, backends, WarmStart(), best, Seconds(math.inf))
 
         first = measured()
         artifacts = [path for path in (fall_back(run, model, backends).fallback, first[0].artifact) if path]

@@ -42,13 +42,15 @@ from collage_evo.report.result import Speeds
 from collage_evo.run.context import RunContext
 from collage_evo.run.directory import reopen_run, save_config
 from collage_evo.run.evaluate import open_records
-from collage_evo.run.machine import chosen_backends
+from collage_evo.run.machine import Backends, chosen_backends
 from collage_evo.run.objectives import Precision
-from collage_evo.run.plan import Backends, Transfer, measured_costs, picking
+from collage_evo.run.plan import measured_costs, picking
+from collage_evo.run.records import Key, Seconds
 from collage_evo.run.search import Searched
 from collage_evo.run.stages.answer import Answer, answer_speeds
 from collage_evo.run.stages.baselines import NormalisedBaselines
 from collage_evo.run.stages.mixtures import EarlyMixtures
+from collage_evo.run.transferred import Transfer
 from collage_evo.runtime.crowd import Crowd
 from collage_evo.runtime.timing import LONG_S, Timing, TimingSettings
 from tests.fitness.helpers import answer_here, make_setting
@@ -251,5 +253,7 @@ def test_what_backends_took_alone_is_of_one_session_whatever_the_machine_could_h
             single,
             EarlyMixtures("", ()),
             Backends(()),
+            Key("key"),
+            Seconds(60.0),
         )
     assert given == [{("ncnn", "default"): 3.0 * sessions}]

@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from collage_evo.errors import InputError
-from collage_evo.files import read_json, write_json
+from collage_evo.files import read_json
 from collage_evo.graph.ir.graph import Graph
 from collage_evo.graph.reference.reference import Reference
 from collage_evo.precision.quantise.observers import Observation
@@ -56,13 +56,8 @@ def calibrate(
     return seen.ranges()
 
 
-def write_ranges(path: Path, ranges: Ranges) -> None:
-    """Write ``ranges`` as JSON with exact numbers."""
-    write_json(path, dict[str, Range], {name: ranges[name] for name in sorted(ranges)})
-
-
 def read_ranges(path: Path) -> Ranges:
-    """Read ranges written by :func:`write_ranges`.
+    """Read ranges, a JSON object by name.
 
     Raises:
         DamagedFile: the file holds no ranges.

@@ -42,16 +42,16 @@ def decide(
     run: RunContext,
     placements: Mapping[str, Path],
     baselines: Sequence[Baseline],
+    seconds: float,
     incumbent: str = "",
     defaults: Sequence[Baseline] = (),
 ) -> Verdict:
     """Race the artifacts of ``placements``, those of ``baselines`` that are within the limits, and the libraries with
-    their ``defaults``.
+    their ``defaults``, for about so many ``seconds``.
 
     ``incumbent`` is the one of them that was the answer before.
     """
-    final = run.config.final
-    settings = FinalSettings(Stopping(final.rounds, policy=run.config.policy), final.seconds)
+    settings = FinalSettings(Stopping(run.config.final.rounds, policy=run.config.policy), seconds)
     feasible = feasible_baselines(baselines, run.limits, further_bounds(run))
     with run.stage(Stage.FINAL):
         note = run.reporter.advance

@@ -5,7 +5,6 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
-from functools import partial
 
 from collage_evo.answer import baselines
 from collage_evo.answer.baselines import (
@@ -21,6 +20,7 @@ from collage_evo.answer.delivery import Delivery
 from collage_evo.backends.base import UNCHECKED
 from collage_evo.backends.registry import get_backend
 from collage_evo.backends.select import whole_variants
+from collage_evo.files import Stored
 from collage_evo.genome.cost_model import Engine
 from collage_evo.genome.failure import Failure, Fault
 from collage_evo.graph.ir.graph import Graph, Node
@@ -32,6 +32,7 @@ from collage_evo.report.words import describe_failure, format_engine, format_ms,
 from collage_evo.run.context import RunContext
 from collage_evo.run.machine import Backends
 from collage_evo.run.publisher import Publisher
+from collage_evo.run.records import Seconds
 from collage_evo.run.stages.costs import CUT_TIMING
 from collage_evo.run.stages.excluded_engines import known_ms
 from collage_evo.run.warm_start import WarmStart
@@ -42,7 +43,7 @@ FALLBACKS, FALLBACK_ARTIFACTS = "fallbacks.json", "fallbacks"
 """In a run directory: the measurements of the libraries that run inputs of any other shapes, and their artifacts."""
 RECORDED, ARTIFACTS = "baselines.json", "baselines"
 """In a run directory: the measurements of the single backends, and their artifacts."""
-ON_NORMALISED = "single_backends_on_the_normalised_model"
+ON_NORMALISED = Stored("work/single_backends_on_the_normalised_model.json", dict[str, float])
 
 
 class Baselines(tuple[Baseline, ...]):
@@ -59,7 +60,7 @@ class NormalisedBaselines(tuple[Baseline, ...]):
 
 
 def measure_baselines(
-    run: RunContext, model: PreparedModel, backends: Backends, warm: WarmStart, publisher: Publisher
+    run: RunContext, model: PreparedModel, backends: Backends, warm: WarmStart, publisher: Publisher, seconds: Seconds
 ) -> Baselines:
     """Each single backend on the user's own model, saved in the run directory for a resumed run.
 
@@ -75,7 +76,7 @@ def measure_baselines(
         others = (backend for backend in backends if not backend.gives_reference)
         unchecked = Failure(Fault.KNOWN, UNCHECKED)
         far |= {(one.name, variant.name): unchecked for one in others for variant in one.variants}
-    measured = Baselines(_recorded(run, backends) or _measured(run, backends, publisher, far))
+    measured = Baselines(_recorded(run, backends) or _measured(run, backends, publisher, far, seconds))
     best_single(measured, run.limits.budget)  # without one there is no run
     publisher.offer_baselines(measured)
     return measured
@@ -105,11 +106,11 @@ def _variants(run: RunContext, backends: Backends) -> dict[str, int]:
 
 
 def _measured(
-    run: RunContext, backends: Backends, publisher: Publisher, far: Mapping[Engine, Failure]
+    run: RunContext, backends: Backends, publisher: Publisher, far: Mapping[Engine, Failure], seconds: float
 ) -> Sequence[Baseline]:
     with run.stage(Stage.BASELINES, sum(_variants(run, backends).values())):
-        timing, chosen = run.config.fitness.timing.settings(), run.config.backends
-        seconds = math.inf if chosen.use else chosen.seconds  # backends that the user names are all measured
+        timing = run.config.fitness.timing.settings()
+        seconds = math.inf if run.config.backends.use else seconds  # backends that the user names are all measured
 
         def on_done(measured: Sequence[Baseline]) -> None:
             _report_baseline(run, measured[-1])
@@ -155,20 +156,9 @@ def fall_back(run: RunContext, model: PreparedModel, backends: Backends) -> Deli
     return Delivery(run.directory, run.target, signature, best.artifact if best else None)
 
 
-def on_normalised(run: RunContext, model: SearchableModel, baselines: Baselines) -> NormalisedBaselines:
-    """``baselines`` with the latencies of the normalised ``model``, if its signals are in rows and not in columns.
-
-    The file's own times then do not predict those of its parts: for a pitch tracker OpenVINO in bfloat16 takes 90 ms,
-    and 6.2 for the same in rows (Xeon with AMX). Libraries that compile for long have the file's times.
-    """
-    graph = model.graph
-    if not any(_makes_rows(graph, node) for node in graph.nodes):
-        return NormalisedBaselines(baselines)
-    measure = partial(_measured_ms, run, graph, baselines)
-    normalised_ms = run.store.once(ON_NORMALISED, dict[str, float], measure)
-    return NormalisedBaselines(
-        _timed(b, normalised_ms[b.name]) if b.name in normalised_ms else b for b in baselines
-    )
+def on_normalised(ms: dict[str, float] | None, baselines: Baselines) -> NormalisedBaselines:
+    """``baselines`` with the latencies ``ms``, by name."""
+    return NormalisedBaselines(_timed(b, ms[b.name]) if ms and b.name in ms else b for b in baselines)
 
 
 def _timed(baseline: Baseline, ms: float) -> Baseline:
@@ -184,8 +174,16 @@ def _makes_rows(graph: Graph, node: Node) -> bool:
     return len(shape) == 4 and shape[3] == 1 < shape[2] and output_shape == (*shape[:2], 1, shape[2])
 
 
-def _measured_ms(run: RunContext, graph: Graph, baselines: Sequence[Baseline]) -> dict[str, float]:
-    """ms by the name of a baseline; without those that do not run the whole graph."""
+def ms_on_normalised(run: RunContext, model: SearchableModel, baselines: Baselines) -> dict[str, float] | None:
+    """Latencies of the normalised ``model``, ms by the name of a baseline, if its signals are in rows and not in
+    columns; without those that do not run the whole graph.
+
+    The file's own times then do not predict those of its parts: for a pitch tracker OpenVINO in bfloat16 takes 90 ms,
+    and 6.2 for the same in rows (Xeon with AMX). Libraries that compile for long have the file's times.
+    """
+    graph = model.graph
+    if not any(_makes_rows(graph, node) for node in graph.nodes):
+        return None
     placements = {
         baseline.name: Placement((Region(graph.all_nodes, baseline.backend, baseline.variant),))
         for baseline in baselines

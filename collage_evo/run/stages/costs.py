@@ -12,12 +12,13 @@ from collage_evo.backends.base import Backend
 from collage_evo.backends.enumerate import Matches
 from collage_evo.config import Config
 from collage_evo.costs.copies import engines_off_host, measure_copies
-from collage_evo.costs.kernel_tuning import KernelTuning, Tuned, Tuning
+from collage_evo.costs.kernel_tuning import KernelTuning, Tuned
 from collage_evo.costs.known_costs import CostScope
 from collage_evo.costs.matches import CostMeter, Costs, CostSettings, CostTable, measure_costs
 from collage_evo.costs.measure_costs import measure_borders, profile_engines, time_kernels
 from collage_evo.costs.profiles import profile_regions
-from collage_evo.costs.saved_costs import MeasuredCosts, costs_key, read_costs, write_costs
+from collage_evo.costs.saved_costs import COSTS, MeasuredCosts, SavedCosts
+from collage_evo.files import Stored
 from collage_evo.fitness.machine import Regions
 from collage_evo.genome.cost_model import FREE, Engine
 from collage_evo.genome.outcome import Terms
@@ -29,24 +30,19 @@ from collage_evo.run.context import RunContext
 from collage_evo.run.machine import Backends
 from collage_evo.runtime.timing import TimingSettings
 
-TUNING = "tuning"
 EXPECTED = "expected"
 """Key of costs that were not measured: costs that are to be measured have another one."""
 Tuneds = tuple[Tuned, ...]
+TUNING = Stored("work/tuning.json", Tuneds)
 CUT_TIMING = TimingSettings(warmup=2, min_runs=9, min_seconds=0.1, max_seconds=3.0)
 """Timing settings of whole models for costs: their number makes up for the remaining noise."""
 
 
-def tune_backends(run: RunContext, model: SearchableModel, untuned: Matches, backends: Backends) -> Tuning:
-    """Matches extended by those that tuning makes faster; unchanged if no backend has trials to spend.
-
-    The run directory records the tuning: a resumed run searches the same matches.
-    """
+def tune_backends(run: RunContext, model: SearchableModel, untuned: Matches, backends: Backends) -> Tuneds | None:
+    """Tune the kernels of backends that have trials to spend; None if there is no such backend."""
     trials = run.config.backends.trials
     if not trials:
-        return Tuning(untuned, ())
-    if (recorded := run.store.get(TUNING, Tuneds)) is not None:
-        return Tuning.of(untuned, recorded)
+        return None
     graph, stage = model.graph, run.stage(Stage.COSTS_BEFORE_TUNING, len(untuned.matches))
     with run.machine.regions() as regions, stage:
         meter = cost_meter(run, graph, regions, math.inf)
@@ -58,7 +54,7 @@ def tune_backends(run: RunContext, model: SearchableModel, untuned: Matches, bac
             with run.stage(Stage.TUNE_KERNELS, budget):
                 advance = run.reporter.advance
                 tuned.append(tuning.tune(backend, budget, graph, untuned.matches, table, advance))
-    return Tuning.of(untuned, run.store.put(TUNING, Tuneds, tuple(tuned)))
+    return tuple(tuned)
 
 
 def gather_costs(
@@ -68,21 +64,16 @@ def gather_costs(
     backends: Sequence[Backend],
     terms: Terms = MappingProxyType({}),
     baseline_ms: Mapping[Engine, float] = MappingProxyType({}),
-    transferred: MeasuredCosts | None = None,
     measured: Mapping[int, float] = MappingProxyType({}),
+    seconds: float = math.inf,
 ) -> MeasuredCosts:
-    """Cost of the matches that matter, and of the borders between backends; a resumed run reads the recorded ones.
+    """Cost of the matches that matter, and of the borders between backends, measured in about so many ``seconds``.
 
     ``terms``: what the matches add to objectives besides latency. ``baseline_ms``: ms of the whole model on engines
-    that ran it, with exclusive use of the machine. ``transferred``: from another run, in place of measurements.
-    ``measured``: the latencies of placements that were measured already, apportioned to their matches.
+    that ran it, with exclusive use of the machine. ``measured``: the latencies of placements that were
+    measured already, apportioned to their matches.
     """
-    saved, target, policy = run.work / "costs.json", run.setting.target, run.config.policy
-    key = costs_key(graph, offered, target, policy)
-    if transferred is not None:
-        write_costs(saved, key, transferred)
-    if (recorded := read_costs(saved, key, graph, offered.refusals)) is not None:
-        return recorded
+    target, policy = run.setting.target, run.config.policy
     far_behind, advance = run.config.costs.far_behind, run.reporter.advance
     by_name = {backend.name: backend for backend in backends}
     there = engines_off_host({match.engine for match in offered.matches})
@@ -91,7 +82,7 @@ def gather_costs(
         if there:
             with run.stage(Stage.COPIES):
                 copies = measure_copies(regions, target, run.database)
-        meter = cost_meter(run, graph, regions, run.config.costs.seconds)
+        meter = cost_meter(run, graph, regions, seconds)
         scope = CostScope(
             graph, offered.matches, by_name, offered.refusals, there, copies, baseline_ms, policy, measured
         )
@@ -110,9 +101,7 @@ def gather_costs(
                 "cores; stop other programs for better times"
             )
         space, table = replace(engine_costs.space(), terms=terms), engine_costs.table()
-    found = MeasuredCosts(table, space, meter.measured, meter.contended, meter.cache_hits)
-    write_costs(saved, key, found)
-    return found
+    return MeasuredCosts(table, space, meter.measured, meter.contended, meter.cache_hits)
 
 
 def expected_costs(run: RunContext, space: SearchSpace) -> MeasuredCosts:
@@ -121,7 +110,7 @@ def expected_costs(run: RunContext, space: SearchSpace) -> MeasuredCosts:
     table = CostTable(space.cost.match_ms, {})
     space = replace(space, cost=replace(space.cost, estimated=every))
     costs = MeasuredCosts(table, space, 0, 0, 0)
-    write_costs(run.work / "costs.json", EXPECTED, costs)
+    run.store.put(COSTS, SavedCosts.of(EXPECTED, costs))
     return costs
 
 

@@ -92,7 +92,7 @@ def hold_out(
     placements, asked = candidates.artifacts, False
     verdict = race(placements, baselines)
     with run.stage(Stage.HELD_OUT):
-        samples, sampled = held_out_samples(run, model), run.store.get(SAMPLES, Sampled)
+        samples, sampled = held_out_samples(run, model), run.store.get(SAMPLES)
     if sampled is None:
         raise DamagedFile(f"{run.work} has no samples; start the run again with --overwrite")
     if not samples.is_file():

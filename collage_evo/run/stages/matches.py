@@ -4,23 +4,21 @@ from __future__ import annotations
 
 import hashlib
 import json
-from collections.abc import Sequence
 from dataclasses import dataclass
 
-from collage_evo.backends.base import Backend
 from collage_evo.backends.capabilities import takes_open_inputs
 from collage_evo.backends.enumerate import Matches, enumerate_matches
+from collage_evo.files import Stored
 from collage_evo.genome.cost_model import Engine
 from collage_evo.genome.failure import Failure
 from collage_evo.graph.prepare import PreparedModel, SearchableModel
 from collage_evo.rewrites.catalogue import REWRITES
 from collage_evo.run.context import RunContext
 from collage_evo.run.machine import Backends
+from collage_evo.run.records import Key
 from collage_evo.run.stages.baselines import NormalisedBaselines
 from collage_evo.run.stages.excluded_engines import batch_dependent, excluded_engines
 from collage_evo.run.stages.precision import Calibrated, may_quantise
-
-MATCHES = "matches"
 
 
 @dataclass(frozen=True)
@@ -36,31 +34,35 @@ class Enumerated:
     found: Matches
     excluded: tuple[tuple[Engine, Failure], ...] = ()
 
+    @property
+    def key(self) -> str:
+        """That digest."""
+        return self.of
+
+
+MATCHES = Stored("work/matches.json", Enumerated)
+
 
 def find_matches(
     run: RunContext,
     model: SearchableModel,
-    file: PreparedModel,
     baselines: NormalisedBaselines,
     backends: Backends,
     calibrated: Calibrated,
-) -> Matches:
-    """The matches of ``model``, made of ``file``; a resumed run reads the recorded ones.
+    key: Key,
+) -> Enumerated:
+    """Find all matches of ``model``.
 
     Raises:
         NotSearchable: no backend supports some operator.
     """
-    of = _digest(file.digest, run, backends)
-    recorded = run.store.get(MATCHES, Enumerated)
-    if recorded is not None and recorded.of == of:
-        return recorded.found
     policy, log = run.config.policy, run.reporter.log
     is_open = model.graph.is_open
     if is_open:
         backends = Backends(filter(takes_open_inputs, backends))
     excluded = excluded_engines(baselines, backends, policy, run.limits.budget, log, run.setting.target)
     excluded |= batch_dependent(backends) if run.config.accuracy.batch_invariant else {}
-    matches = enumerate_matches(
+    found = enumerate_matches(
         model.graph,
         backends,
         run.limits.measured,
@@ -69,12 +71,15 @@ def find_matches(
         left_out=excluded,
         rewrites=REWRITES if run.config.search.rewrites and not is_open else (),  # they fold sizes
     )
-    run.store.put(MATCHES, Enumerated, Enumerated(of, matches, tuple(excluded.items())))
-    return matches
+    return Enumerated(key, found, tuple(excluded.items()))
 
 
-def _digest(model: str, run: RunContext, backends: Sequence[Backend]) -> str:
-    parts = [model, run.setting.target.digest]
+def matches(enumerated: Enumerated) -> Matches:
+    return enumerated.found
+
+
+def matches_key(run: RunContext, file: PreparedModel, backends: Backends) -> Key:
+    parts = [file.digest, run.setting.target.digest]
     parts += sorted(f"{backend.name} {backend.probe().version}" for backend in backends)
     parts += filter(None, [run.config.policy.text])
-    return hashlib.sha256(json.dumps(parts).encode()).hexdigest()[:32]
+    return Key(hashlib.sha256(json.dumps(parts).encode()).hexdigest()[:32])

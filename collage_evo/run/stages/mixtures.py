@@ -10,6 +10,7 @@ from dataclasses import dataclass, replace
 from collage_evo.answer.baselines import Baseline
 from collage_evo.costs.matches import cost_ms
 from collage_evo.costs.unprofiled import guessed_ms
+from collage_evo.files import Stored
 from collage_evo.genome.cost_model import Engine
 from collage_evo.genome.encoding import decode, encode
 from collage_evo.genome.space import SearchSpace
@@ -31,8 +32,6 @@ from collage_evo.search.mixtures.measured import Mixture
 
 COSTS_SHARE = 1 / 3
 """Share of the time for costs that likely families take at most. Chosen: it took 3 to 5 s."""
-MIXTURES = "early_mixtures"
-"""Store key of the mixtures."""
 
 
 @dataclass(frozen=True)
@@ -41,6 +40,9 @@ class EarlyMixtures:
 
     key: str
     mixtures: tuple[Mixture, ...]
+
+
+MIXTURES = Stored("work/early_mixtures.json", EarlyMixtures)
 
 
 def measure_early(

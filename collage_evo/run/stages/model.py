@@ -9,6 +9,7 @@ import numpy as np
 
 from collage_evo.config import Config
 from collage_evo.errors import InputError
+from collage_evo.files import Stored
 from collage_evo.fitness.jobs import WorkFiles
 from collage_evo.fitness.references import RECORDED, nonfinite_references, read_recorded, write_references
 from collage_evo.graph.convert.origin import Origin
@@ -23,9 +24,8 @@ from collage_evo.report.stage import Stage
 from collage_evo.run.context import Room, RunContext, Workplace
 from collage_evo.run.stages.samples import keep_samples, own_samples, random_samples, timed_samples
 
-NORMALISED = "normalised"
-BEGUN = "model"
-"""Store key of the model's digest."""
+BEGUN = Stored("work/model.json", str)
+"""The model's digest."""
 ALL_RULES = "all"
 NOTHING_FINITE = (
     "the model returns only NaN or infinity for these inputs, so errors are unknown and the answer is in float32: "
@@ -65,7 +65,7 @@ def _require_same(place: Workplace, model: PreparedModel) -> None:
     Raises:
         InputError: it is another.
     """
-    begun = place.store.once(BEGUN, str, lambda: model.digest)
+    begun = place.store.once(BEGUN, lambda: model.digest)
     if begun != model.digest:
         raise InputError(
             f"{place.config.model.source} differs from the model that the run in {place.directory} began with: "
@@ -125,13 +125,16 @@ class Normalised:
         return SearchableModel(graph, self.normalisation_error, self.rules, recorded, self.origin)
 
 
+NORMALISED = Stored("work/normalised.json", Normalised)
+
+
 def normalise(run: RunContext, model: PreparedModel) -> SearchableModel:
     """Normalise the model for the search; a resumed run reads the recorded one.
 
     Raises:
         NotSearchable: it only runs whole.
     """
-    recorded = run.store.get(NORMALISED, Normalised)
+    recorded = run.store.get(NORMALISED)
     if recorded is not None and recorded.of == model.digest:
         return recorded.searchable(run.files)
     with run.stage(Stage.NORMALISE):
@@ -141,5 +144,5 @@ def normalise(run: RunContext, model: PreparedModel) -> SearchableModel:
     if normalised.rules != ALL_RULES:
         run.reporter.log(f"the model is simplified only as far as its outputs stay the same: {normalised.rules}")
     record = Normalised(model.digest, normalised.normalisation_error, normalised.rules, normalised.origin)
-    run.store.put(NORMALISED, Normalised, record)
+    run.store.put(NORMALISED, record)
     return normalised

@@ -7,32 +7,30 @@ from dataclasses import dataclass
 
 from collage_evo.backends.base import Backend
 from collage_evo.backends.checks import numerics_in
+from collage_evo.backends.enumerate import Matches
 from collage_evo.backends.select import arithmetics_of
 from collage_evo.backends.variants import Arithmetic, takes_part
 from collage_evo.config import Config
-from collage_evo.files import MADE_AGAIN, reading
+from collage_evo.errors import DamagedFile
+from collage_evo.files import MADE_AGAIN, Stored
 from collage_evo.graph.ir.graph import Graph, NodeSet
 from collage_evo.graph.prepare import SearchableModel
 from collage_evo.hardware.slots import usable_cores
-from collage_evo.patterns.match import Match
-from collage_evo.precision.quantise.ranges import calibrate, read_ranges, write_ranges
-from collage_evo.precision.quantise.rules import Ranges
+from collage_evo.precision.quantise.ranges import calibrate
+from collage_evo.precision.quantise.rules import Range, Ranges
 from collage_evo.precision.transforms.sensitivity import error_sensitivities
 from collage_evo.report.stage import Stage
 from collage_evo.run.context import RunContext
 from collage_evo.run.machine import Backends
-from collage_evo.run.objectives import Precision
-from collage_evo.run.stages.samples import SAMPLES, Sampled, calibration_feeds
+from collage_evo.run.objectives import SHARES, Precision, Sensitivities
+from collage_evo.run.records import Seconds
+from collage_evo.run.stages.samples import SAMPLES, calibration_feeds
 from collage_evo.run.store import Store
+from collage_evo.run.transferred import Transfer
 
-SHARES = "shares"
 SHARED_SAMPLES = 64
 """Number of calibration samples on which operators are tried one at a time, if time allows."""
-Sensitivities = dict[Arithmetic, tuple[float, ...]]
-
-
-FLOAT32 = Precision()
-"""No lower precision takes part."""
+RANGES = Stored("work/ranges.json", dict[str, Range])
 
 
 @dataclass(frozen=True)
@@ -42,18 +40,15 @@ class Calibrated:
     ranges: Ranges | None
 
 
-def calibrated_ranges(run: RunContext, model: SearchableModel, backends: Backends) -> Calibrated:
-    """They are saved: a resumed run searches the same space."""
-    if not run.limits.front:
-        return Calibrated(None)
-    path = run.files.ranges
-    if not path.exists():
-        if not _quantises(run, model.graph, backends):
-            return Calibrated(None)
-        with run.stage(Stage.CALIBRATE):
-            threads = len(usable_cores())
-            write_ranges(path, calibrate(model.graph, calibration_feeds(run), threads, run.config.accuracy.seconds))
-    return Calibrated(read_ranges(path))
+def calibrated_ranges(
+    run: RunContext, model: SearchableModel, backends: Backends, seconds: Seconds
+) -> dict[str, Range] | None:
+    """Record the ranges, sorted by name; None if no operator may run in int8."""
+    if not run.limits.front or not _quantises(run, model.graph, backends):
+        return None
+    with run.stage(Stage.CALIBRATE):
+        ranges = calibrate(model.graph, calibration_feeds(run), len(usable_cores()), seconds)
+    return dict(sorted(ranges.items()))
 
 
 def _quantises(run: RunContext, graph: Graph, backends: Sequence[Backend]) -> bool:
@@ -72,45 +67,40 @@ def _quantises(run: RunContext, graph: Graph, backends: Sequence[Backend]) -> bo
 
 def may_quantise(store: Store, config: Config) -> bool:
     """Whether int8 with calibrated ranges takes part: they come from the user's data, or made-up ones are allowed."""
-    sampled = store.get(SAMPLES, Sampled)
+    sampled = store.get(SAMPLES)
     return config.accuracy.int8_without_data or (sampled is not None and not sampled.random)
 
 
 def predict_losses(
     run: RunContext,
     model: SearchableModel,
-    ranges: Ranges | None,
-    matches: Sequence[Match],
-    transferred: Sensitivities | None = None,
-) -> Precision:
-    """Predict the loss of each operator in the precisions that ``matches`` offer for it. Saved like the ranges.
-
-    ``transferred``: from another run, in place of measurements.
-    """
+    of: Calibrated,
+    found: Matches,
+    transferred: Transfer,
+    seconds: Seconds,
+) -> Sensitivities | None:
+    """Predict the loss of each operator in the precisions that matches offer for it, or take it from another run;
+    None if they are all in float32."""
     wanted: dict[Arithmetic, NodeSet] = {}
-    for match in matches:
+    for match in found.matches:
         for kind, nodes in arithmetics_of(match):
             wanted[kind] = wanted.get(kind, 0) | nodes
     if wanted.keys() <= {Arithmetic.FLOAT32}:
-        return FLOAT32
-
-    def lost() -> Sensitivities:
-        with run.stage(Stage.SENSITIVITIES):
-            feeds, threads = calibration_feeds(run)[:SHARED_SAMPLES], len(usable_cores())
-            return error_sensitivities(model.graph, ranges or {}, feeds, threads, run.config.accuracy.seconds, wanted)
-
-    run.store.once(SHARES, Sensitivities, lost if transferred is None else lambda: transferred)
-    return read_sensitivities(run.store, len(model.graph.nodes))
+        return None
+    if transferred.known and (known := transferred.known.sensitivities) is not None:
+        return known
+    with run.stage(Stage.SENSITIVITIES):
+        feeds, threads = calibration_feeds(run)[:SHARED_SAMPLES], len(usable_cores())
+        return error_sensitivities(model.graph, of.ranges or {}, feeds, threads, seconds, wanted)
 
 
-def read_sensitivities(store: Store, nodes: int) -> Precision:
-    """The saved sensitivities of a model of so many nodes.
+def precision(sensitivities: Sensitivities | None, run: RunContext, model: SearchableModel) -> Precision:
+    """Those ``sensitivities``; none if no lower precision takes part.
 
     Raises:
-        DamagedFile: the file's content is something else.
+        DamagedFile: they are of another model.
     """
-    with reading(store.path(SHARES), MADE_AGAIN):
-        sensitivities = store.get(SHARES, Sensitivities) or {}
-        if {nodes} != set(map(len, sensitivities.values())):
-            raise ValueError(f"it is not of a model with {nodes} nodes")
-        return Precision(sensitivities)
+    nodes = len(model.graph.nodes)
+    if sensitivities is not None and {nodes} != set(map(len, sensitivities.values())):
+        raise DamagedFile(f"{run.store.path(SHARES)} is not of a model with {nodes} nodes: {MADE_AGAIN}")
+    return Precision(sensitivities or {})

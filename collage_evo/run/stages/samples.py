@@ -26,6 +26,7 @@ from collage_evo.accuracy.samples import (
 )
 from collage_evo.config import AccuracyConfig
 from collage_evo.errors import InputError
+from collage_evo.files import Stored
 from collage_evo.graph.check.edges import chooses
 from collage_evo.graph.check.nonfinite import nonfinite
 from collage_evo.graph.load.distribution import representatives
@@ -53,7 +54,6 @@ LEAST_SAMPLES, FEWEST_SAMPLES, OVERTIME = 4, 2, 4.0
 """The minimum of samples, unless they take so many times as long as these seconds; and the minimum then. Chosen."""
 CHOICE_SECONDS, FEWEST_CHOICES, RUNS_FOR_NOISE = 10.0, 4, 8.0
 """Time for the noise of choices, seconds; the fewest samples for it; and how many runs one of them takes. Chosen."""
-SAMPLES = "samples"
 PARTS = ("calibration", "search", "held_out")
 PART_BYTES, HELD_OUT_BYTES = 2**29, 2**30
 """Bytes of inputs and outputs of a part of the samples, on disk and in the memory of the judging process. Held-out
@@ -77,6 +77,9 @@ class Sampled:
         return not self.random and self.total <= SHARED
 
 
+SAMPLES = Stored("work/samples.json", Sampled)
+
+
 def _part(run: Workplace, name: str) -> Path:
     return run.work / f"{name}.npz"
 
@@ -90,7 +93,7 @@ def own_samples(run: Workplace, file: ModelFile) -> Split[Sample] | None:
         InputError: they cannot be read, none has the run's shapes, or there is a metric and nothing to measure it on.
     """
     config = run.config
-    if (recorded := run.store.get(SAMPLES, Sampled)) is not None:
+    if (recorded := run.store.get(SAMPLES)) is not None:
         calibration, search, held_out = (read_samples(_part(run, name)) for name in PARTS)
         return None if recorded.random else Split(calibration, search, held_out, recorded.total)
     if shapes := run.open_shapes:
@@ -133,7 +136,7 @@ def keep_samples(run: Workplace, model: PreparedModel, samples: Split[Sample] | 
     here once, so that all placements are judged on the same ones. The first are those of the references. A resumed
     run uses the recorded ones.
     """
-    if run.store.get(SAMPLES, Sampled) is not None:
+    if run.store.get(SAMPLES) is not None:
         return
     if samples and not run.config.verify.keeps_nonfinite:
         require_finite(model, (*samples.search, *samples.calibration, *samples.held_out))
@@ -148,7 +151,7 @@ def keep_samples(run: Workplace, model: PreparedModel, samples: Split[Sample] | 
     for name, part in (("calibration", calibration), ("held_out", held_out), ("search", search)):
         write_samples(_part(run, name), part)
     sampled = Sampled(len(calibration), len(search), len(held_out), parts.total, random=samples is None)
-    run.store.put(SAMPLES, Sampled, sampled)
+    run.store.put(SAMPLES, sampled)
 
 
 def require_finite(model: PreparedModel, samples: Sequence[Sample]) -> None:

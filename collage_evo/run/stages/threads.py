@@ -18,6 +18,7 @@ from collage_evo.answer.baselines import Baseline
 from collage_evo.backends.base import Backend
 from collage_evo.backends.select import whole_variants
 from collage_evo.config import Config
+from collage_evo.files import Stored
 from collage_evo.policy import Policy
 from collage_evo.report.stage import Stage
 from collage_evo.report.words import format_ms
@@ -25,8 +26,6 @@ from collage_evo.run.context import RunContext
 from collage_evo.run.machine import Backends
 from collage_evo.run.stages.baselines import Baselines
 from collage_evo.run.store import Store
-
-THREADS = "threads"
 
 
 @dataclass(frozen=True)
@@ -55,27 +54,23 @@ class OnThreads:
         return self.best_ms[0][0]
 
 
+THREADS = Stored("work/threads.json", OnThreads)
+
+
 def settled(config: Config, directory: Path | None) -> Config:
     """``config`` with the number of threads that paid in the run in ``directory``, if that is decided."""
-    decided = Store(directory / "work").get(THREADS, OnThreads) if directory is not None else None
+    decided = Store(directory).get(THREADS) if directory is not None else None
     return config if decided is None else config.replacing("target", threads=decided.used)
 
 
 def threads_that_pay(run: RunContext, backends: Backends, on_all: Baselines) -> OnThreads:
     """Decide the number of threads of the run; ``on_all`` are the baselines on all that it may use."""
-
-    def decide() -> OnThreads:
-        allowed, best_ms, policy = run.config.target.threads, best_ms_of(run, on_all), run.config.policy
-        of_all = OnThreads(allowed, ((allowed, best_ms),))
-        if best_ms > policy.threads_short_ms:
-            return of_all
-        with run.stage(Stage.THREADS):
-            return fewest(of_all, partial(measured_ms, run, backends), policy)
-
-    decided = run.store.once(THREADS, OnThreads, decide)
-    if decided.reason:
-        run.reporter.log(decided.reason)
-    return decided
+    allowed, best_ms, policy = run.config.target.threads, best_ms_of(run, on_all), run.config.policy
+    of_all = OnThreads(allowed, ((allowed, best_ms),))
+    if best_ms > policy.threads_short_ms:
+        return of_all
+    with run.stage(Stage.THREADS):
+        return fewest(of_all, partial(measured_ms, run, backends), policy)
 
 
 def fewest(of_all: OnThreads, measure: Callable[[int], float], policy: Policy) -> OnThreads:
@@ -99,7 +94,7 @@ def fewest(of_all: OnThreads, measure: Callable[[int], float], policy: Policy) -
 
 def measured_ms(run: RunContext, backends: Sequence[Backend], threads: int) -> float:
     """Latency of the fastest single library on so many threads, of those that do not compile for long."""
-    target, largest, directory = run.setting.target, run.limits.measured, run.work / THREADS / str(threads)
+    target, largest, directory = run.setting.target, run.limits.measured, run.work / "threads" / str(threads)
     quick = [b for b in backends if any(b.runs_any_model(v) for v in whole_variants(b, target, largest))]
     machine, timing = run.on_threads(threads).machine, run.config.fitness.timing.settings()
     measured = baselines.measure_baselines(quick, directory, machine, timing, lambda measured: None, seconds=0.0)
