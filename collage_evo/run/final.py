@@ -15,7 +15,7 @@ from collage_evo.report.result import Result
 from collage_evo.run.context import RunContext
 from collage_evo.run.publisher import Publisher
 from collage_evo.run.records import Seconds
-from collage_evo.run.result import Ended
+from collage_evo.run.result import run_result
 from collage_evo.run.search import Found, Searched
 from collage_evo.run.stages.answer import answer_speeds, decide, deliver
 from collage_evo.run.stages.baselines import Baselines
@@ -97,17 +97,17 @@ def _delivered(
     answer = deliver(run, verdict.answer, artifact, delivery, details)
     compiled.remove()
     speeds = run.attempt(lambda: answer_speeds(run, verdict, answer), "the other speed is left out")
-    result = Ended(
+    result = run_result(
         run=run,
         model=model,
-        searched=compiled.searched,
+        found=compiled.searched,
         baselines=single,
         defaults=defaults,
         verdict=verdict,
         held_out=held_out,
         answer=answer,
         speeds=None if isinstance(speeds, Failure) else speeds,
-    ).result()
+    )
     write_result(delivery.directory / RESULT, result)
     run.attempt(lambda: write_html(delivery.directory / REPORT, result), "there is no report.html")
     return result

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from dataclasses import astuple, dataclass, replace
+from dataclasses import astuple, replace
 
 from collage_evo.accuracy.judge import Quality
 from collage_evo.answer.answer import Verdict
@@ -40,161 +40,163 @@ BROKEN = "The answer exceeds the budget, which nothing that was measured meets: 
 """Note on such an answer."""
 
 
-@dataclass(frozen=True)
-class Ended:
-    """All records of a finished run.
+def run_result(
+    run: RunContext,
+    model: PreparedModel,
+    found: Searched | NotSearched,
+    baselines: Sequence[Baseline],
+    defaults: Sequence[Baseline],
+    verdict: Verdict,
+    held_out: HeldOut,
+    answer: Answer,
+    speeds: Speeds | None,
+) -> Result:
+    """The content of ``result.json`` of a finished run.
 
-    Those of ``baselines``, and of ``searched``, that exceed the limits of ``run`` did not race; of those that did,
-    some exceeded them on the ``held_out`` samples. ``speeds``: of the answer, in a single session and on the full
-    machine. ``defaults``: of the libraries that it replaces.
+    Those of ``baselines``, and of ``found``, that exceed the limits of ``run`` did not race; of those that did, some
+    exceeded them on the ``held_out`` samples. ``speeds``: of the answer, in a single session and on the full machine.
+    ``defaults``: of the libraries that it replaces.
     """
+    searched = found if isinstance(found, Searched) else None
+    excluded = {name: one.reason for name, one in held_out.excluded.items()}
+    raced = Raced(verdict, found.keys, excluded)
+    scales = Scales.of(found.tried, baselines, raced)
+    bounds = {raced.keys.get(name, name): one.error for name, one in held_out.excluded.items()}
+    points = front_points(found.tried, baselines, raced, run.limits, scales, further_bounds(run))
+    front = tuple(replace(point, held_out=finite(bounds.get(point.key or point.single))) for point in points)
+    over = {point.key or point.single: over_budget(point) for point in front if not point.feasible}
+    skipped = run.store.get(SEARCH_SKIPPED) or False
+    seeds = []
+    if searched is not None:
+        reasons = raced.fates | over
+        seeds = seed_results(searched.seeds.made, searched.tried, raced, reasons, scales.search)
+    singles = [_baseline(one, verdict, scales.baselines, over.get(one.name, "")) for one in baselines]
+    threads, level = run.store.get(THREADS), run.config.policy.race_level
+    notes = (threads.reason if threads else "", *_running_notes(verdict, answer), scales.changed)
+    return Result(
+        model={
+            "name": model.name,
+            "source": run.config.model.source,
+            "sha256": model.digest,
+            "nodes": len(searched.model.graph.nodes if searched else model.original.graph.node),
+            "file_nodes": len(model.original.graph.node),
+            "normalisation_error": searched.model.normalisation_error if searched else None,
+            "noise": finite(max((noise.error for noise in model.noise.values()), default=0.0)),
+        },
+        target={
+            "device": run.target.device,
+            "accelerator": run.target.accelerator,
+            "threads": run.target.threads,
+            "allowed_threads": threads.allowed if threads else run.target.threads,
+            "cores": list(run.target.cores),
+            "held": held_level(),
+        },
+        environment=environment(run.target.machine.cpu, _versions(baselines, answer)),
+        baselines=[*singles, *_greedy(seeds)],
+        seeds=seeds,
+        best=Latency.of("best", verdict.final.timing(verdict.answer)),
+        answer=verdict.best_single if verdict.is_single else "placement",
+        best_single=verdict.best_single,
+        speedup_over_best_single=speedup_of(verdict.speedup, verdict, level, verdict.is_single),
+        candidate_speedup=speedup_of(verdict.candidate_speedup, verdict, level, not raced.keys),
+        numerics={
+            "max_relative_error": finite(answer.relative_error),
+            "max_abs_error": finite(answer.max_abs_error),
+            "tolerance": finite(run.limits.tolerance),
+            "inputs": run.config.verify.inputs,
+        },
+        placement=region_results(answer, model, found.at(raced.keys.get(verdict.answer))),
+        search=search_result(searched, skipped, scales.search) if searched else None,
+        cost_model=cost_model_result(searched, verdict) if searched and not skipped else None,
+        wall_seconds=run.seconds,
+        tuning=[tuning_result(one, searched.costs) for one in searched.tuned] if searched else [],
+        accuracy=_accuracy(run, model, held_out, answer, front, excluded_notes(front, raced)),
+        front=front,
+        notes=(*model.notes, *filter(None, notes)),
+        not_searched=found.reason if isinstance(found, NotSearched) else "",
+        serving=_serving(baselines, verdict, answer),
+        objective=run.config.search.objective,
+        speeds=speeds,
+        libraries=library_results(verdict, defaults, level, run.limits.budget, excluded),
+        changed=scales.changed,
+        scales={"baselines": scales.baselines, "search": scales.search},
+        call_ms=answer.call_ms,
+        rival=verdict.rival,
+    )
 
-    run: RunContext
-    model: PreparedModel
-    searched: Searched | NotSearched
-    baselines: Sequence[Baseline]
-    defaults: Sequence[Baseline]
-    verdict: Verdict
-    held_out: HeldOut
-    answer: Answer
-    speeds: Speeds | None
 
-    def result(self) -> Result:
-        """The content of ``result.json``."""
-        run, model, verdict, answer = self.run, self.model, self.verdict, self.answer
-        searched = self.searched if isinstance(self.searched, Searched) else None
-        excluded = {name: one.reason for name, one in self.held_out.excluded.items()}
-        raced = Raced(verdict, self.searched.keys, excluded)
-        scales = Scales.of(self.searched.tried, self.baselines, raced)
-        front = self._front(raced, scales)
-        over = {point.key or point.single: over_budget(point) for point in front if not point.feasible}
-        skipped = run.store.get(SEARCH_SKIPPED) or False
-        seeds = []
-        if searched is not None:
-            reasons = raced.fates | over
-            seeds = seed_results(searched.seeds.made, searched.tried, raced, reasons, scales.search)
-        baselines = [self._baseline(one, scales.baselines, over.get(one.name, "")) for one in self.baselines]
-        threads, level = run.store.get(THREADS), run.config.policy.race_level
-        notes = (threads.reason if threads else "", *self._running_notes(), scales.changed)
-        return Result(
-            model={
-                "name": model.name,
-                "source": run.config.model.source,
-                "sha256": model.digest,
-                "nodes": len(searched.model.graph.nodes if searched else model.original.graph.node),
-                "file_nodes": len(model.original.graph.node),
-                "normalisation_error": searched.model.normalisation_error if searched else None,
-                "noise": finite(max((noise.error for noise in model.noise.values()), default=0.0)),
-            },
-            target={
-                "device": run.target.device,
-                "accelerator": run.target.accelerator,
-                "threads": run.target.threads,
-                "allowed_threads": threads.allowed if threads else run.target.threads,
-                "cores": list(run.target.cores),
-                "held": held_level(),
-            },
-            environment=environment(run.target.machine.cpu, self._versions()),
-            baselines=[*baselines, *_greedy(seeds)],
-            seeds=seeds,
-            best=Latency.of("best", verdict.final.timing(verdict.answer)),
-            answer=verdict.best_single if verdict.is_single else "placement",
-            best_single=verdict.best_single,
-            speedup_over_best_single=speedup_of(verdict.speedup, verdict, level, verdict.is_single),
-            candidate_speedup=speedup_of(verdict.candidate_speedup, verdict, level, not raced.keys),
-            numerics={
-                "max_relative_error": finite(answer.relative_error),
-                "max_abs_error": finite(answer.max_abs_error),
-                "tolerance": finite(run.limits.tolerance),
-                "inputs": run.config.verify.inputs,
-            },
-            placement=region_results(answer, model, self.searched.at(raced.keys.get(verdict.answer))),
-            search=search_result(searched, skipped, scales.search) if searched else None,
-            cost_model=cost_model_result(searched, verdict) if searched and not skipped else None,
-            wall_seconds=run.seconds,
-            tuning=[tuning_result(one, searched.costs) for one in searched.tuned] if searched else [],
-            accuracy=self._accuracy(front, excluded_notes(front, raced)),
-            front=front,
-            notes=(*model.notes, *filter(None, notes)),
-            not_searched=self.searched.reason if isinstance(self.searched, NotSearched) else "",
-            serving=self._serving(),
-            objective=run.config.search.objective,
-            speeds=self.speeds,
-            libraries=library_results(verdict, self.defaults, level, run.limits.budget, excluded),
-            changed=scales.changed,
-            scales={"baselines": scales.baselines, "search": scales.search},
-            call_ms=answer.call_ms,
-            rival=verdict.rival,
-        )
+def _baseline(baseline: Baseline, verdict: Verdict, scale: float, over: str) -> Latency:
+    """Its time in the race, else its earlier one, and why it did not run or is ``over`` the budget."""
+    if baseline.name in verdict.final.rounds:
+        return Latency.of(baseline.name, verdict.final.timing(baseline.name))
+    latency = latency_of(baseline.name, baseline.outcome, baseline.backend, baseline.variant).times(scale)
+    return replace(latency, reason=over or latency.reason)
 
-    def _front(self, raced: Raced, scales: Scales) -> tuple[FrontPoint, ...]:
-        run, names = self.run, raced.keys
-        bounds = {names.get(name, name): one.error for name, one in self.held_out.excluded.items()}
-        points = front_points(self.searched.tried, self.baselines, raced, run.limits, scales, further_bounds(run))
-        return tuple(replace(point, held_out=finite(bounds.get(point.key or point.single))) for point in points)
 
-    def _baseline(self, baseline: Baseline, scale: float, over: str) -> Latency:
-        """Its time in the race, else its earlier one, and why it did not run or is ``over`` the budget."""
-        if baseline.name in self.verdict.final.rounds:
-            return Latency.of(baseline.name, self.verdict.final.timing(baseline.name))
-        latency = latency_of(baseline.name, baseline.outcome, baseline.backend, baseline.variant).times(scale)
-        return replace(latency, reason=over or latency.reason)
+def _accuracy(
+    run: RunContext,
+    model: PreparedModel,
+    held_out: HeldOut,
+    answer: Answer,
+    front: Sequence[FrontPoint],
+    excluded: Sequence[str],
+) -> Accuracy:
+    """The answer's errors, if errors can be determined."""
+    reported, limits = reports_errors(model), run.limits
+    point = next((point for point in front if point.answer), None)
+    judged, sampled, config = held_out.judged if reported else None, held_out.sampled, run.config
+    error_search = finite(answer.relative_error) if point is None else point.error
+    interval = None
+    if judged is not None and judged.over == "all" and judged.low is not None and judged.high is not None:
+        interval = (judged.low, judged.high)
+    bounded = judged is not None and bool(judged.singles) and 0.0 < limits.budget < math.inf
+    broken = [] if point is None or point.feasible else [BROKEN]
+    return Accuracy(
+        metric=config.accuracy.metric,
+        budget=limits.asked,
+        largest=finite(limits.budget) or None,
+        error_search=error_search if reported else None,
+        error_held_out=None if judged is None else finite(judged.error),
+        interval=interval,
+        samples={
+            "calibration": sampled.calibration,
+            "search": sampled.search or config.verify.inputs,
+            "held_out": 0 if judged is None else judged.samples,
+        },
+        random=sampled.random,
+        notes=(*limits.notes(), *_processor_notes(run), *broken, *excluded, *held_out.notes),
+        over=run.setting.over,
+        held_out=() if judged is None else tuple(map(_finite, judged.qualities(config.accuracy.metric))),
+        unseen=not sampled.shared,
+        invariance=held_out.invariance,
+        over_budget=judged.beyond(limits.budget) if judged is not None and bounded else None,
+    )
 
-    def _accuracy(self, front: Sequence[FrontPoint], excluded: Sequence[str]) -> Accuracy:
-        """The answer's errors, if errors can be determined."""
-        reported, held_out, limits = reports_errors(self.model), self.held_out, self.run.limits
-        point = next((point for point in front if point.answer), None)
-        judged, sampled, config = held_out.judged if reported else None, held_out.sampled, self.run.config
-        error_search = finite(self.answer.relative_error) if point is None else point.error
-        interval = None
-        if judged is not None and judged.over == "all" and judged.low is not None and judged.high is not None:
-            interval = (judged.low, judged.high)
-        bounded = judged is not None and bool(judged.singles) and 0.0 < limits.budget < math.inf
-        broken = [] if point is None or point.feasible else [BROKEN]
-        return Accuracy(
-            metric=config.accuracy.metric,
-            budget=limits.asked,
-            largest=finite(limits.budget) or None,
-            error_search=error_search if reported else None,
-            error_held_out=None if judged is None else finite(judged.error),
-            interval=interval,
-            samples={
-                "calibration": sampled.calibration,
-                "search": sampled.search or config.verify.inputs,
-                "held_out": 0 if judged is None else judged.samples,
-            },
-            random=sampled.random,
-            notes=(*limits.notes(), *_processor_notes(self.run), *broken, *excluded, *held_out.notes),
-            over=self.run.setting.over,
-            held_out=() if judged is None else tuple(map(_finite, judged.qualities(config.accuracy.metric))),
-            unseen=not sampled.shared,
-            invariance=held_out.invariance,
-            over_budget=judged.beyond(limits.budget) if judged is not None and bounded else None,
-        )
 
-    def _serving(self) -> list[ServingResult]:
-        """Serving cost of each single backend that ran, and of the answer."""
-        rows, serving = [], self.verdict.final.serving
-        ran = [(one.name, one.artifact, one.name) for one in self.baselines if one.outcome.latency_ms is not None]
-        for name, artifact, contestant in (*ran, ("best", self.answer.artifact, self.verdict.answer)):
-            size = sum(path.stat().st_size for path in artifact.rglob("*") if path.is_file())
-            took = serving.get(contestant)
-            peak_bytes, load_ms = (took.peak_bytes, took.load_ms) if took else (None, None)
-            rows.append(ServingResult(name, size, peak_bytes, load_ms))
-        return rows
+def _serving(baselines: Sequence[Baseline], verdict: Verdict, answer: Answer) -> list[ServingResult]:
+    """Serving cost of each single backend that ran, and of the answer."""
+    rows, serving = [], verdict.final.serving
+    ran = [(one.name, one.artifact, one.name) for one in baselines if one.outcome.latency_ms is not None]
+    for name, artifact, contestant in (*ran, ("best", answer.artifact, verdict.answer)):
+        size = sum(path.stat().st_size for path in artifact.rglob("*") if path.is_file())
+        took = serving.get(contestant)
+        peak_bytes, load_ms = (took.peak_bytes, took.load_ms) if took else (None, None)
+        rows.append(ServingResult(name, size, peak_bytes, load_ms))
+    return rows
 
-    def _running_notes(self) -> list[str]:
-        """Notes on parts of the answer, and of its rivals in the race, that run worse than they could."""
-        answer, serving = self.verdict.answer, self.verdict.final.serving
-        rivals = {name: took.notes for name, took in serving.items() if name != answer}
-        everybody = {"the answer": self.answer.notes} | rivals
-        return [f"{name}: {note}" for name, notes in everybody.items() for note in notes]
 
-    def _versions(self) -> dict[str, str]:
-        """Versions of the backends that take part."""
-        ran = [baseline.artifact for baseline in self.baselines if baseline.artifact.exists()]
-        pieces = [piece for path in (self.answer.artifact, *ran) for piece in read_artifact(path).program.pieces]
-        return {piece.backend: piece.backend_version for piece in pieces}
+def _running_notes(verdict: Verdict, answer: Answer) -> list[str]:
+    """Notes on parts of the answer, and of its rivals in the race, that run worse than they could."""
+    rivals = {name: took.notes for name, took in verdict.final.serving.items() if name != verdict.answer}
+    everybody = {"the answer": answer.notes} | rivals
+    return [f"{name}: {note}" for name, notes in everybody.items() for note in notes]
+
+
+def _versions(baselines: Sequence[Baseline], answer: Answer) -> dict[str, str]:
+    """Versions of the backends that take part."""
+    ran = [baseline.artifact for baseline in baselines if baseline.artifact.exists()]
+    pieces = [piece for path in (answer.artifact, *ran) for piece in read_artifact(path).program.pieces]
+    return {piece.backend: piece.backend_version for piece in pieces}
 
 
 def excluded_notes(front: Sequence[FrontPoint], raced: Raced) -> list[str]:
