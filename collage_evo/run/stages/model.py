@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
+from functools import partial
 
 import numpy as np
 
@@ -22,7 +23,7 @@ from collage_evo.graph.prepare import RANDOM_INPUTS, PreparedModel, SearchableMo
 from collage_evo.hardware.slots import usable_cores
 from collage_evo.report.stage import Stage
 from collage_evo.run.context import Room, RunContext, Workplace
-from collage_evo.run.stages.samples import keep_samples, own_samples, random_samples, timed_samples
+from collage_evo.run.stages.samples import SAMPLES, keep_samples, own_samples, random_samples, timed_samples
 
 BEGUN = Stored("work/model.json", str)
 """The model's digest."""
@@ -55,7 +56,7 @@ def prepare(place: Workplace, file: ModelFile) -> PreparedModel:
             names = (list(first), list(expected))
             spoiled = nonfinite_references(model.original, first, names, threads=len(usable_cores()))
             write_references(place.files.nonfinite, spoiled)
-        keep_samples(place, model, samples)
+        place.store.once(SAMPLES, partial(keep_samples, place, model, samples))  # a resumed run has the same ones
     return model
 
 

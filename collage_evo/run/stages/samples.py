@@ -129,15 +129,12 @@ def timed_samples(samples: Split[Sample], shapes: OpenShapes) -> tuple[list[Valu
     return [*(of_shape[one.place] for one in timed), by_size[0], by_size[-1]], tuple(one.weight for one in timed)
 
 
-def keep_samples(run: Workplace, model: PreparedModel, samples: Split[Sample] | None) -> None:
+def keep_samples(run: Workplace, model: PreparedModel, samples: Split[Sample] | None) -> Sampled:
     """Write the samples for later stages and worker processes; random ones if the user gave none.
 
     The search's have the outputs that the model itself computes, as many as are computed quickly; they are chosen
-    here once, so that all placements are judged on the same ones. The first are those of the references. A resumed
-    run uses the recorded ones.
+    here once, so that all placements are judged on the same ones. The first are those of the references.
     """
-    if run.store.get(SAMPLES) is not None:
-        return
     if samples and not run.config.verify.keeps_nonfinite:
         require_finite(model, (*samples.search, *samples.calibration, *samples.held_out))
     parts = samples or _random_samples(run, model)
@@ -150,8 +147,7 @@ def keep_samples(run: Workplace, model: PreparedModel, samples: Split[Sample] | 
     held_out = _within_bytes((*parts.held_out, *left)[: run.config.accuracy.held_out])
     for name, part in (("calibration", calibration), ("held_out", held_out), ("search", search)):
         write_samples(_part(run, name), part)
-    sampled = Sampled(len(calibration), len(search), len(held_out), parts.total, random=samples is None)
-    run.store.put(SAMPLES, sampled)
+    return Sampled(len(calibration), len(search), len(held_out), parts.total, random=samples is None)
 
 
 def require_finite(model: PreparedModel, samples: Sequence[Sample]) -> None:
