@@ -115,7 +115,7 @@ class Workplace:
     @property
     def open_shapes(self) -> OpenShapes | None:
         """The shapes that one open answer is for; None where shapes are fixed."""
-        return Store(self.directory).get(OPEN_SHAPES, OpenShapes)
+        return self.store.get(OPEN_SHAPES)
 
     @property
     def metric_sha256(self) -> str:
