@@ -36,9 +36,9 @@ def _in_unit(error: float | None, accuracy: Accuracy) -> str:
 def describe_invariance(found: InvarianceResult) -> str:
     """How far a row moves, in one line."""
     both = ((found.answer.batch, "in a batch"), (found.answer.padding, "beside padding"))
-    *further, last = ["alone", *(where for one, where in both if one is not None)]
+    where = " and ".join(place for one, place in both if one is not None)
     answer, float32 = (format_number(one.largest) for one in (found.answer, found.float32))
-    return f"the same row {', '.join(further)} and {last} moves by at most {answer}, float32 by {float32}"
+    return f"a row moves by at most {answer} {where}, float32 by {float32}"
 
 
 def accuracy_notes(accuracy: Accuracy) -> list[str]:

@@ -64,7 +64,7 @@ def _ranked(result: Result, directory: Path | None) -> list[tuple[int, str]]:
     details = (
         (0, [describe_answer(result), describe_loss(result.accuracy), *held]),
         (1, _conditions(result)),
-        (2, [describe_invariance(found)] if (found := result.accuracy.invariance) else []),
+        (1, [describe_invariance(found)] if (found := result.accuracy.invariance) else []),
         (2, not_proved(result)),
         *((0 if line == deciding else 3, [line]) for line in speedups),
         (5, accuracy_notes(result.accuracy)),

@@ -10,11 +10,12 @@ from typing import Any
 
 import pytest
 
+from collage_evo.accuracy.invariance import Invariance, Movement
 from collage_evo.report.advice import advice
 from collage_evo.report.console import PlainConsole
 from collage_evo.report.finished import Finished
 from collage_evo.report.places import COMMAND
-from collage_evo.report.result import Latency, Result, Speedup
+from collage_evo.report.result import InvarianceResult, Latency, Result, Speedup
 from collage_evo.report.summary import LINES, WIDTH, summary, verdict, verdict_of_profiles
 from collage_evo.report.terminal import print_summary
 from tests.support.results import result
@@ -25,6 +26,7 @@ USUAL, OPENVINO = WON.libraries
 ITSELF, UNSURE = Speedup(1.0, 1.0, 1.0, (), by_definition=True), Speedup(1.3, 0.9, 1.9, (1.2, 1.4))
 SLOWER = Speedup(0.5, 0.4, 0.6, (0.5,))
 ITS_OWN = replace(OPENVINO, speedup=ITSELF)
+MOVED = Invariance(batch=Movement(0.1, 0.05))
 BY_CALL = MICROSECONDS.libraries
 
 
@@ -92,6 +94,8 @@ ON_GRAPH = {"placement": [ALONE], "best_single": "onnxruntime"}
         (WON, {"speedup_over_best_single": replace(OPENVINO.speedup, level=0.95),
                "libraries": (replace(OPENVINO, speedup=replace(OPENVINO.speedup, level=0.95)),)},
          "(95 % interval 1.07 to 1.45)", True),
+        (WON, {"accuracy": replace(WON.accuracy, invariance=InvarianceResult(MOVED, MOVED))},
+         "a row moves by at most 0.1 in a batch, float32 by 0.1", True),
     ],
 )  # fmt: skip
 def test_details(given: Result, changes: Mapping[str, Any], words: str, there: bool) -> None:
