@@ -123,7 +123,7 @@ def test_search_costs_and_runtime_know_a_host_and_a_device_only() -> None:
 
 
 def test_an_arithmetic_is_known_where_it_is_written_into_pieces() -> None:
-    members = {"BFLOAT16", "INT8_WEIGHTS", "INT8_BLOCKS", "TF32"}
+    members = {"BFLOAT16", "INT8_WEIGHTS", "INT8_BLOCKS", "INT8_ROWS", "TF32"}
     # graph/ and testing/ have ONNX's own bfloat16; a result says that no bfloat16 took part.
     assert naming(members, "precision/", "backends/", "graph/", "testing/", "run/result.py") == set()
 

@@ -19,6 +19,7 @@ import pytest
 
 from collage_evo.backends.checks import numerics_in
 from collage_evo.backends.registry import get_backend
+from collage_evo.backends.variants import Arithmetic, Variant
 from collage_evo.graph.convert.read import build_graph
 from collage_evo.graph.ir.graph import Graph
 from collage_evo.graph.reference.reference import reference_outputs
@@ -62,7 +63,7 @@ def convolution(shape: tuple[int, ...], kernel: tuple[int, ...], pattern: str, l
 
 def product(rows: int, inner: int, pattern: str) -> Net:
     def make(b: Builder) -> str:
-        weights = np.repeat(PATTERNS[pattern](inner)[:, None], 128, axis=1).astype(np.float32)
+        weights = np.repeat(PATTERNS[pattern](inner)[:, None], 192, axis=1).astype(np.float32)
         return b.op("MatMul", b.input("x", (1, rows, inner)), b.const(weights))
 
     return make
@@ -107,6 +108,11 @@ class OneInput(Builder):
         return name if self._inputs else super().input(name, shape, dtype)
 
 
+def _in_int8(variant: Variant) -> bool:
+    """Whether it multiplies integers by scales of ours."""
+    return variant.int8_form is not None or variant.arithmetic is Arithmetic.INT8_ROWS
+
+
 def errors(backend_name: str, folder: Path) -> dict[str, float]:
     """The error of each net in each int8 variant of a backend, relative to the largest output."""
     found = {}
@@ -119,7 +125,7 @@ def errors(backend_name: str, folder: Path) -> dict[str, float]:
         largest = {name: float(np.abs(want).max()) for name, want in wanted.items()}
         ranges = dict.fromkeys(graph.inputs, Range(0.0, 1.0))
         ranges |= {name: Range(-most, most) for name, most in largest.items()}
-        for variant in (one for one in backend.variants if one.int8_form and one.base in ("default", one.name)):
+        for variant in (one for one in backend.variants if _in_int8(one) and one.base in ("default", one.name)):
             if backend.declines(variant) or not (numerics := numerics_in(graph, graph.all_nodes, variant, ranges)):
                 continue
             model = EditedRegion(graph, graph.all_nodes, numerics, Data(ranges, variant.int8_form)).model()

@@ -36,7 +36,7 @@ def test_int8_takes_part_without_vnni_and_bfloat16_is_declined_with_the_reason(t
     result = result_in(tmp_path / "run")
     assert result is not None
     kinds = {kind for point in result.front for kind in point.arithmetics}
-    assert kinds <= {"float32", "int8", "int8-weights", "int8-blocks"}
+    assert kinds <= {"float32", "int8", "int8-weights", "int8-blocks", "int8-rows"}
     assert "Recording the ranges of values, for int8" in done.stderr
     assert result.accuracy is not None
     assert result.accuracy.error_held_out is not None

@@ -72,9 +72,9 @@ class OnnxRuntimeBackend(Backend):
     border of a piece. The variant ``nchw`` stops one level before it; ``unoptimised`` disables all levels, for models
     on which an optimisation is wrong (as the fusion of a layer normalisation written out with ``keepdims=0`` is in
     ONNX Runtime 1.32, onnxruntime #30513). Between quantisers convolutions and products run in int8; the variant
-    ``int8-dynamic`` is for products whose ranges are found at run time, ``int8-blocks`` for those that are bounded by
-    reading their weights. ``rounded-blocks`` is for whole models with weights in blocks (QDQ), and rounds activations
-    there, as the library does by default.
+    ``int8-dynamic`` is for products whose ranges are found at run time, ``int8-rows`` for those with a range for each
+    row, ``int8-blocks`` for those that are bounded by reading their weights. ``rounded-blocks`` is for whole models
+    with weights in blocks (QDQ), and rounds activations there, as the library does by default.
     """
 
     name: ClassVar[str] = "onnxruntime"
@@ -88,6 +88,7 @@ class OnnxRuntimeBackend(Backend):
         Variant("int8", Arithmetic.INT8, base="default", int8_form=CALIBRATED_INT8),
         Variant("int8-all", Arithmetic.INT8, base="default", int8_form=CALIBRATED_INT8, everything=True),
         Variant("int8-dynamic", Arithmetic.INT8, int8_form=DYNAMIC_INT8),
+        Variant("int8-rows", Arithmetic.INT8_ROWS, base="default"),
         Variant("int8-blocks", Arithmetic.INT8_BLOCKS, base="default"),
         ROUNDED_BLOCKS,
         UNOPTIMISED,

@@ -18,6 +18,8 @@ class Arithmetic(StrEnum):
     """float32 by weights stored in int8, with a scale for each output."""
     INT8_BLOCKS = "int8-blocks"
     """int8, with a scale for each block of 128 numbers of a sum; activations' scales are found at run time."""
+    INT8_ROWS = "int8-rows"
+    """int8, with a scale for each row of activations, found at run time, and for each output."""
 
     @property
     def roundoff(self) -> float:
@@ -51,4 +53,5 @@ _FACTS = {
     Arithmetic.INT8: _Facts(2.0**-8, 1),  # of the largest number of a tensor
     Arithmetic.INT8_WEIGHTS: _Facts(2.0**-8, 1),  # of the largest weight of an output
     Arithmetic.INT8_BLOCKS: _Facts(2.0**-8, 1),  # of the largest number of a block
+    Arithmetic.INT8_ROWS: _Facts(2.0**-8, 1),  # of the largest number of a row
 }

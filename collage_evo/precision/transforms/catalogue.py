@@ -12,6 +12,7 @@ from collage_evo.precision.quantise.arithmetic import Arithmetic
 from collage_evo.precision.transforms.casts import Casts
 from collage_evo.precision.transforms.edits import Numerics
 from collage_evo.precision.transforms.int8 import Int8
+from collage_evo.precision.transforms.rows import Rows
 from collage_evo.precision.transforms.transform import Transform
 from collage_evo.precision.transforms.weights import Weights
 
@@ -20,6 +21,7 @@ TRANSFORMS: tuple[Transform, ...] = (
     Casts(Arithmetic.BFLOAT16, TensorProto.BFLOAT16, np.dtype(ml_dtypes.bfloat16)),
     Weights(Arithmetic.INT8_WEIGHTS),
     Weights(Arithmetic.INT8_BLOCKS),
+    Rows(Arithmetic.INT8_ROWS),
 )
 """All, each once, in the order in which they are written into a region."""
 

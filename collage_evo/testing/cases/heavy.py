@@ -45,3 +45,5 @@ one("conv_equal_weights_of_three", "Conv", Given((1, 3, 9, 9)), np.full((32, 3, 
 one("matmul_equal_weights", "MatMul", Given((1, 9, 32)), EQUAL)
 one("gemm_bounded_by_weights", "Gemm", Given((1, 600)), weight(512, 600), weight(512), transB=1)
 one("matmul_bounded_by_weights", "MatMul", Given((1, 2, 512)), weight(600, 512).T)
+one("gemm_wide", "Gemm", Given((6, 256)), weight(208, 256), weight(208), transB=1)
+one("matmul_wide", "MatMul", Given((1, 9, 256)), weight(256, 208))

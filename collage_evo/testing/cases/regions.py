@@ -45,6 +45,13 @@ def inception(b: Builder) -> str:
 
 
 @case
+def wide_products_of_one_input(b: Builder) -> str:
+    x = b.input("x", (2, 5, 256))
+    y, z = (b.op("MatMul", x, b.const(weight(256, 208))) for _ in range(2))
+    return b.op("MatMul", b.op("Mul", y, b.op("Sigmoid", z)), b.const(weight(208, 256)))
+
+
+@case
 def squeeze_excite(b: Builder) -> str:
     x = image(b, 16, 14, 14)
     s = b.op("Relu", conv(b, b.op("GlobalAveragePool", x), (4, 16, 1, 1)))
