@@ -86,7 +86,7 @@ class Rows(Transform):
 
     def trial(self, graph: Graph, node: Node, ranges: Ranges) -> Trial:
         """The trial uses the same operators as pieces do."""
-        return Trial(instead=partial(_alone, graph, node))
+        return Trial(instead=partial(_by_itself, graph, node))
 
 
 def _pays(graph: Graph, node: Node) -> bool:
@@ -96,7 +96,7 @@ def _pays(graph: Graph, node: Node) -> bool:
     return several and weights.size >= LEAST_PER_NUMBER * sum(weights.shape)
 
 
-def _alone(graph: Graph, node: Node, proto: onnx.NodeProto) -> Operators:
+def _by_itself(graph: Graph, node: Node, proto: onnx.NodeProto) -> Operators:
     """The operators and constants of ``proto``, a copy of ``node``, which shares its rows with none."""
     rounding, scales = _rounded(proto.input[0], [proto.name], graph.opset)
     product, weights = _product(graph, node, proto)
