@@ -127,3 +127,23 @@ def random_dag(seed: int, n: int) -> onnx.ModelProto:
     made = tensors[first:]
     outputs = [name for name in made if name not in read or rng.random() < 0.1]
     return net.model(*outputs)
+
+
+def open_rows(batch: int | None = None) -> onnx.ModelProto:
+    """``x`` float [batch, length, 8] to ``y`` [batch, length, 4]: two products, the second one of rows whose shape is
+    computed; of this ``batch`` alone, if it is given."""
+    net, rng = Builder("open_rows"), np.random.default_rng(7)
+
+    def weight(*shape: int) -> str:
+        return net.const(rng.normal(0, 0.4, shape).astype(np.float32))
+
+    x = net.input("x", ("batch", "length", 8))
+    hidden = net.op("Relu", net.op("MatMul", x, weight(8, 8)))
+    shape = net.op("Shape", hidden)
+    batched, length = (net.op("Gather", shape, net.const(np.array([axis])), axis=0) for axis in (0, 1))
+    count = net.op("Mul", batched, length)
+    rows = net.op("Reshape", hidden, net.op("Concat", count, net.const(np.array([8])), axis=0))
+    y = net.op("MatMul", net.op("Add", rows, weight(8)), weight(8, 4))
+    first = batched if batch is None else net.const(np.array([batch]))
+    sizes = net.op("Concat", first, length, net.const(np.array([4])), axis=0)
+    return net.model(net.op("Reshape", y, sizes, output="y"))

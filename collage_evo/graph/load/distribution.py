@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import itertools
 import math
 from collections import Counter
 from collections.abc import Callable, Iterable, Mapping, Sequence
@@ -17,13 +16,11 @@ Cost = Callable[[Shapes], float]
 """What a run on inputs of these shapes costs, above 0: milliseconds, or what is about in proportion to them."""
 THIRDS = (1 / 6, 1 / 2, 5 / 6)
 """The middle of each third of the total time."""
-SQUARES = 0.25
-"""Weight of the squared costs beside the costs, where a batch cannot have both right. Chosen: on log-normal lengths
-the errors for costs without and with a quadratic part are about equal."""
+KEPT, NEAR = (1.0, 0.25), 0.01
+"""Parts of its own samples that a shape represents at least, and an error of the expected cost that is no reason to
+take the next. Chosen."""
 EXACTLY = 1e3
 """Weight of the expected cost beside that of its square, where no weights have both right. Chosen."""
-SWEEPS = 2
-"""Rounds in which each pair of a batch's samples is chosen anew. Chosen: the third one changes little."""
 
 
 @dataclass(frozen=True)
@@ -67,13 +64,13 @@ def representatives(
     more than the expected cost, the next one below that takes its place.
 
     Each represents its own samples, and the weights of the other samples are distributed so that the expected cost
-    and the expected square of the cost are those of the distribution (non-negative least squares: Lawson and Hanson,
+    and the expected square of the cost are those of the distribution (of few samples, where that is impossible, each
+    represents a part of its own; non-negative least squares: Lawson and Hanson,
     Solving Least Squares Problems, 1974), as in a quadrature rule. So the expected latency is right, but for
     rounding, whenever latency is a quadratic function of ``cost``, as for a transformer by its length: on log-normal
-    lengths of 60 samples it is within 0.3 % on average, where 8 samples of :func:`timed_batch` err by 0.1 to 0.8 %.
-    It is further off if the latency has a step, as in a library with another kernel for short inputs (3 %, 8 samples
-    of that batch 1 %). The longest shape, timed as often as the others, takes most of the time of measuring: in the
-    same time, the variance from noise is about twice that of the batch.
+    lengths of 60 samples it is within 0.3 % on average. It is further off if the latency has a step, as in a library
+    with another kernel for short inputs (3 %). The longest shape, timed as often as the others, takes most of the
+    time of measuring.
     """
     costs, shares = np.array([cost(one) for one in shapes]), np.array(counts) / sum(counts)
     order = np.argsort(costs, kind="stable")
@@ -83,7 +80,13 @@ def representatives(
         middle[0] = int(order[np.searchsorted(costs[order], time[-1]) - 1])
     chosen = list(dict.fromkeys((*middle, int(order[-1]))))
     scaled = costs / time[-1]
-    weights = shares[chosen] + _distributed(scaled[chosen], np.delete(shares, chosen), np.delete(scaled, chosen))
+    weights = np.zeros(len(chosen))
+    for part in KEPT:
+        rest = shares.copy()
+        rest[chosen] *= 1 - part
+        weights = part * shares[chosen] + _distributed(scaled[chosen], rest, scaled)
+        if abs(weights @ scaled[chosen] - 1) < NEAR:
+            break
     return tuple(
         Representative(place, float(weight / weights.sum())) for place, weight in zip(chosen, weights, strict=True)
     )
@@ -97,29 +100,3 @@ def _distributed(costs: np.ndarray, shares: np.ndarray, others: np.ndarray) -> n
     rows = np.array([np.full(len(costs), EXACTLY), EXACTLY * costs, costs**2])
     wanted = np.array([EXACTLY * shares.sum(), EXACTLY * shares @ others, shares @ others**2])
     return np.asarray(nnls(rows, wanted)[0])
-
-
-def timed_batch(shapes: Sequence[Shapes], counts: Sequence[int], cost: Cost, n: int) -> tuple[int, ...]:
-    """Indices of up to ``n`` shapes, the same one perhaps several times, whose plain mean of a latency is about the
-    expected one: a batch that can be timed as a whole, without weights.
-
-    The samples, sorted by ``cost``, are cut into ``n`` strata of equal numbers of samples; one of each is taken, so
-    that the mean and the mean square of the batch's costs come near to the distribution's. If latency is a quadratic
-    function of the cost, the expected latency is 0.1 to 0.8 % off on average with 8 of 60 log-normal lengths, 0.2 to
-    1.2 % with 4: more than by :func:`representatives`. If it has a step, it is 0.8 and 1.5 % off: less. In the same
-    time, the variance from noise is about half, since no sample takes most of the time for a small weight.
-    """
-    costs = np.array([cost(one) for one in shapes])
-    order = np.argsort(costs, kind="stable")
-    samples = np.repeat(order, np.array(counts)[order])
-    moments = np.array([costs, costs**2])
-    moments /= moments[:, samples].mean(axis=1, keepdims=True)
-    strata = [np.unique(part) for part in np.array_split(samples, min(n, len(samples)))]
-    batch = [int(part[np.abs(costs[part] - costs[part].mean()).argmin()]) for part in strata]
-    for a, b in [*itertools.combinations(range(len(batch)), 2)] * SWEEPS:
-        others = moments[:, batch].sum(axis=1) - moments[:, batch[a]] - moments[:, batch[b]]
-        sums = moments[:, strata[a], None] + moments[:, None, strata[b]] + others[:, None, None]
-        first, second = sums / len(batch) - 1
-        best = np.unravel_index(np.argmin(first**2 + SQUARES * second**2), first.shape)
-        batch[a], batch[b] = int(strata[a][best[0]]), int(strata[b][best[1]])
-    return tuple(batch)

@@ -7,7 +7,7 @@ from collections.abc import Callable
 import numpy as np
 import pytest
 
-from collage_evo.graph.load.distribution import Distribution, elements, representatives, timed_batch
+from collage_evo.graph.load.distribution import Distribution, elements, representatives
 from collage_evo.graph.load.open_shapes import Shapes
 
 COUNT = 60
@@ -83,8 +83,6 @@ def test_a_long_sample_among_many_short_ones_does_not_stand_alone() -> None:
 
 def test_one_shape_is_its_own_representative() -> None:
     assert representatives(({"x": [7]},), (60,)) == ((0, 1.0),)
-    assert timed_batch(({"x": [7]},), (60,), elements, 4) == (0, 0, 0, 0)
-    assert timed_batch(({"x": [7]}, {"x": [9]}), (1, 1), elements, 4) == (0, 1)
 
 
 def test_a_measured_cost_takes_the_place_of_the_elements() -> None:
@@ -95,42 +93,23 @@ def test_a_measured_cost_takes_the_place_of_the_elements() -> None:
     assert mean == pytest.approx(given.expected(cost), rel=1e-5)
 
 
-def errors(kind: str, cost: Callable[[Shapes], float], n: int = 8) -> tuple[float, float]:
-    """Mean relative errors of the expected latency, of representatives and of a batch of ``n``: by elements only."""
+def error(kind: str, cost: Callable[[Shapes], float]) -> float:
+    """Mean relative error of the expected latency of representatives by elements."""
     found = []
     for seed in range(20):
         given = lengths(kind, seed)
         weighted = representatives(given.shapes, given.counts)
-        batch = timed_batch(given.shapes, given.counts, elements, n)
-        means = (
-            sum(one.weight * cost(given.shapes[one.place]) for one in weighted),
-            np.mean([cost(given.shapes[place]) for place in batch]),
-        )
-        found.append([abs(float(mean) / given.expected(cost) - 1) for mean in means])
-    weighted_error, batch_error = np.mean(found, axis=0)
-    return float(weighted_error), float(batch_error)
+        mean = sum(one.weight * cost(given.shapes[one.place]) for one in weighted)
+        found.append(abs(mean / given.expected(cost) - 1))
+    return float(np.mean(found))
 
 
 @pytest.mark.parametrize("kind", LENGTHS)
 @pytest.mark.parametrize("cost", COSTS)
 def test_the_expected_latency_of_a_transformer_is_right_without_a_measurement(kind: str, cost: str) -> None:
-    weighted, batch = errors(kind, COSTS[cost])
-    assert weighted < 0.005
-    assert batch < 0.015
-    assert weighted < batch
+    assert error(kind, COSTS[cost]) < 0.005
 
 
 @pytest.mark.parametrize("kind", LENGTHS)
-def test_where_latency_has_a_step_a_batch_is_nearer(kind: str) -> None:
-    weighted, batch = errors(kind, stepped(kind))
-    assert batch < weighted < 0.05
-    assert batch < 0.015
-
-
-def test_a_batch_takes_a_sample_of_each_part_of_the_distribution() -> None:
-    given = lengths("texts", 3)
-    batch = timed_batch(given.shapes, given.counts, elements, 6)
-    every = np.repeat([elements(one) for one in given.shapes], given.counts)
-    bounds = np.quantile(every, np.arange(7) / 6)
-    for place, low, high in zip(batch, bounds, bounds[1:], strict=False):
-        assert low <= elements(given.shapes[place]) <= high
+def test_where_latency_has_a_step_it_is_nearly_right(kind: str) -> None:
+    assert error(kind, stepped(kind)) < 0.05
