@@ -16,7 +16,7 @@ Cost = Callable[[Shapes], float]
 """What a run on inputs of these shapes costs, above 0: milliseconds, or what is about in proportion to them."""
 THIRDS = (1 / 6, 1 / 2, 5 / 6)
 """The middle of each third of the total time."""
-KEPT, NEAR = (1.0, 0.25), 0.01
+OWN_PARTS, CLOSE = (1.0, 0.25), 0.01
 """Parts of its own samples that a shape represents at least, and an error of the expected cost that is no reason to
 take the next. Chosen."""
 EXACTLY = 1e3
@@ -81,11 +81,11 @@ def representatives(
     chosen = list(dict.fromkeys((*middle, int(order[-1]))))
     scaled = costs / time[-1]
     weights = np.zeros(len(chosen))
-    for part in KEPT:
+    for part in OWN_PARTS:
         rest = shares.copy()
         rest[chosen] *= 1 - part
         weights = part * shares[chosen] + _distributed(scaled[chosen], rest, scaled)
-        if abs(weights @ scaled[chosen] - 1) < NEAR:
+        if abs(weights @ scaled[chosen] - 1) < CLOSE:
             break
     return tuple(
         Representative(place, float(weight / weights.sum())) for place, weight in zip(chosen, weights, strict=True)
