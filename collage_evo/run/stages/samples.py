@@ -117,13 +117,13 @@ def random_samples(model: onnx.ModelProto, shapes: OpenShapes) -> Split[Sample]:
 
 
 def timed_samples(samples: Split[Sample], shapes: OpenShapes) -> tuple[list[Values], tuple[float, ...]]:
-    """Inputs for the references of an open model: those that are timed, with their weights in the latency, the one in
-    the middle of the total time first; then those of the smallest and the largest shape."""
+    """Inputs for the references of an open model: those that are timed, with their weights in the latency, one in
+    the middle first; then those of the smallest and the largest shape."""
     every = (*samples.search, *samples.calibration, *samples.held_out)
     distribution = distribution_of(shapes, every, 0)
     of_shape = [next(one.feeds for one in every if shapes_of(one) == shape) for shape in distribution.shapes]
     chosen = representatives(distribution.shapes, distribution.counts)
-    middle, *others = sorted(chosen, key=lambda one: one is not chosen[len(chosen) // 3])
+    middle, *others = sorted(chosen, key=lambda one: one is not chosen[len(chosen) // 2])
     timed = (middle, *others)
     by_size = sorted(of_shape, key=lambda feeds: sum(value.size for value in feeds.values()))
     return [*(of_shape[one.place] for one in timed), by_size[0], by_size[-1]], tuple(one.weight for one in timed)

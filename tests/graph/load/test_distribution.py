@@ -44,11 +44,14 @@ def test_a_distribution_counts_distinct_shapes() -> None:
     assert elements({"x": [2, 3], "scalar": []}) == 7
 
 
-def test_representatives_stand_in_the_middle_of_each_third_of_the_time_and_the_longest_is_one() -> None:
-    shapes = tuple({"x": [n]} for n in (70, 20, 10, 60))
-    found = representatives(shapes, (1, 6, 12, 2))
-    assert [shapes[one.place]["x"][0] for one in found] == [10, 20, 60, 70]
-    assert [one.weight for one in found] == pytest.approx([12 / 21, 6 / 21, 2 / 21, 1 / 21]), "nobody else has any"
+def test_representatives_are_the_middle_of_three_quarters_and_one_that_is_far_enough_above_the_mean() -> None:
+    shapes, counts = tuple({"x": [n]} for n in (70, 20, 10, 30, 1000, 40)), (1, 2, 2, 2, 0, 1)
+    found = representatives(shapes, counts)
+    assert [shapes[one.place]["x"][0] for one in found] == [10, 20, 30, 70]
+    every = tuple({"x": [n]} for n in range(1, 101))
+    found = representatives(every, (1,) * 100)
+    assert [every[one.place]["x"][0] for one in found] == [13, 38, 63, 84]
+    assert [one.weight for one in found] == pytest.approx([0.25] * 4, abs=0.1), "each stands for about a quarter"
 
 
 @pytest.mark.parametrize("kind", LENGTHS)
@@ -61,18 +64,20 @@ def test_weights_are_positive_and_add_up_and_the_expected_cost_is_right(kind: st
     assert sum(one.weight for one in found) == pytest.approx(1)
     mean = sum(one.weight * elements(given.shapes[one.place]) for one in found)
     assert mean == pytest.approx(given.expected(elements), rel=1e-5)
+    squares = sum(one.weight * elements(given.shapes[one.place]) ** 2 for one in found)
+    assert squares == pytest.approx(given.expected(lambda shapes: elements(shapes) ** 2), rel=0.02)
     costs = [elements(given.shapes[one.place]) for one in found]
     assert costs == sorted(costs)
-    assert costs[-1] == max(map(elements, given.shapes))
+    assert sum(costs) < 12 * given.expected(elements), "timing them takes not much longer than the expected run"
 
 
 @pytest.mark.parametrize("counts", [(5000, 1, 1, 1), (1, 1, 1, 5000), (1, 5000, 1, 2)])
 def test_also_where_one_shape_takes_nearly_all_of_the_time(counts: tuple[int, ...]) -> None:
     shapes = tuple({"x": [n]} for n in (1, 8, 64, 512))
     found = representatives(shapes, counts)
-    assert {int(np.argmax(counts)), 3} <= {one.place for one in found}
+    assert int(np.argmax(counts)) in {one.place for one in found}
     mean = sum(one.weight * elements(shapes[one.place]) for one in found)
-    assert mean == pytest.approx(Distribution(shapes, counts).expected(elements), rel=0.02)
+    assert mean == pytest.approx(Distribution(shapes, counts).expected(elements), rel=1e-4)
 
 
 def test_a_long_sample_among_many_short_ones_does_not_stand_alone() -> None:
@@ -83,6 +88,8 @@ def test_a_long_sample_among_many_short_ones_does_not_stand_alone() -> None:
 
 def test_one_shape_is_its_own_representative() -> None:
     assert representatives(({"x": [7]},), (60,)) == ((0, 1.0),)
+    assert representatives(({"x": [0]},), (60,)) == ((0, 1.0),)
+    assert [one.weight for one in representatives(({"x": [7]}, {"x": [9]}), (3, 1))] == pytest.approx([0.75, 0.25])
 
 
 def test_a_measured_cost_takes_the_place_of_the_elements() -> None:
@@ -94,22 +101,18 @@ def test_a_measured_cost_takes_the_place_of_the_elements() -> None:
 
 
 def error(kind: str, cost: Callable[[Shapes], float]) -> float:
-    """Mean relative error of the expected latency of representatives by elements."""
+    """Mean relative error of the expected latency, where representatives are chosen by the number of elements."""
     found = []
     for seed in range(20):
         given = lengths(kind, seed)
-        weighted = representatives(given.shapes, given.counts)
-        mean = sum(one.weight * cost(given.shapes[one.place]) for one in weighted)
+        chosen = representatives(given.shapes, given.counts)
+        mean = sum(one.weight * cost(given.shapes[one.place]) for one in chosen)
         found.append(abs(mean / given.expected(cost) - 1))
     return float(np.mean(found))
 
 
 @pytest.mark.parametrize("kind", LENGTHS)
-@pytest.mark.parametrize("cost", COSTS)
-def test_the_expected_latency_of_a_transformer_is_right_without_a_measurement(kind: str, cost: str) -> None:
-    assert error(kind, COSTS[cost]) < 0.005
-
-
-@pytest.mark.parametrize("kind", LENGTHS)
-def test_where_latency_has_a_step_it_is_nearly_right(kind: str) -> None:
-    assert error(kind, stepped(kind)) < 0.05
+def test_the_expected_latency_of_a_transformer_is_right_without_a_measurement(kind: str) -> None:
+    for cost in COSTS.values():
+        assert error(kind, cost) < 0.001
+    assert error(kind, stepped(kind)) < 0.03, "another kernel for short inputs"
