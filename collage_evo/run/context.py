@@ -41,7 +41,7 @@ from collage_evo.report.places import DETAILS
 from collage_evo.report.progress import Reporter
 from collage_evo.report.stage import Stage
 from collage_evo.run.machine import usable
-from collage_evo.run.samples import OPEN_SHAPES
+from collage_evo.run.samples import SHAPES
 from collage_evo.run.store import Store
 from collage_evo.runtime.manifest import BEST
 
@@ -115,7 +115,8 @@ class Workplace:
     @property
     def open_shapes(self) -> OpenShapes | None:
         """The shapes that one open answer is for; None where shapes are fixed."""
-        return self.store.get(OPEN_SHAPES)
+        shapes = self.store.get(SHAPES)
+        return shapes if isinstance(shapes, OpenShapes) else None
 
     @property
     def metric_sha256(self) -> str:

@@ -6,7 +6,7 @@ import shlex
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
 from collage_evo.accuracy.samples import Sample
 from collage_evo.config import Config
@@ -24,9 +24,6 @@ from collage_evo.hardware.memory import usable_memory
 from collage_evo.hardware.slots import usable_cores
 from collage_evo.run.store import Store
 
-PROFILES = Stored("profiles.json", tuple[Shapes, ...])
-OPEN_SHAPES = Stored("open_shapes.json", OpenShapes)
-"""A run's shapes: one of the two is there."""
 DRAWN = 60
 """Shapes that stand for a range of sizes without data. Chosen: by it the expected size of 1..512 is known within
 1 %."""
@@ -37,6 +34,9 @@ class FixedShapes:
     """Shapes of the inputs in each profile of a run."""
 
     profiles: tuple[Shapes, ...]
+
+
+SHAPES = Stored[FixedShapes | OpenShapes]("profiles.json", cast(Any, FixedShapes | OpenShapes))
 
 
 def model_file(config: Config) -> ModelFile:
@@ -112,9 +112,7 @@ def samples_in(config: Config, shapes: OpenShapes, file: ModelFile) -> tuple[Sam
     return samples
 
 
-def require_runs(
-    config: Config, shapes: OpenShapes, samples: Sequence[Sample], file: ModelFile, timeout_s: float | None
-) -> None:
+def require_runs(config: Config, shapes: OpenShapes, samples: Sequence[Sample], file: ModelFile) -> None:
     """Require that the model runs on the ``samples``, and on the ranges of ``model.shapes``.
 
     Raises:
@@ -122,7 +120,7 @@ def require_runs(
     """
     loaded = file.load(shapes.smallest)
     model = loaded.dynamic or loaded.original
-    reference = Reference(model, len(usable_cores()), timeout_s=timeout_s)
+    reference = Reference(model, len(usable_cores()), timeout_s=config.fitness.timeout_s)
     if samples:
         require_samples(model, reference, [sample.feeds for sample in samples], str(config.data.source))
     if has_ranges(config.model.shapes):
@@ -137,17 +135,16 @@ def distribution_of(shapes: OpenShapes, samples: Sequence[Sample], seed: int) ->
 
 
 def saved_shapes(config: Config, directory: Path, file: ModelFile) -> FixedShapes | OpenShapes:
-    """The same for the run in ``directory``, determined once in its life: a run that goes on reads no data for it.
-    Raises as :func:`shapes_of_run`."""
-    store = Store(directory)
-    if recorded := store.get(OPEN_SHAPES):
-        return recorded
-    if profiles := store.get(PROFILES):
-        return FixedShapes(profiles)
-    shapes = shapes_of_run(config, file)
-    if isinstance(shapes, OpenShapes):
-        return store.put(OPEN_SHAPES, shapes)
-    return FixedShapes(store.put(PROFILES, shapes.profiles))
+    """The same for the run in ``directory``, determined and tried once in its life: a run that goes on reads no data
+    for it. Raises as :func:`shapes_of_run` and :func:`require_runs`."""
+
+    def determine() -> FixedShapes | OpenShapes:
+        shapes = shapes_of_run(config, file)
+        if isinstance(shapes, OpenShapes):
+            require_runs(config, shapes, samples_in(config, shapes, file), file)
+        return shapes
+
+    return Store(directory).once(SHAPES, determine)
 
 
 def profiles_with_data(config: Config, profiles: Sequence[Shapes], file: ModelFile) -> tuple[bool, ...]:

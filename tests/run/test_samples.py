@@ -364,7 +364,7 @@ def test_what_the_model_does_not_run_on_is_refused_before_a_search(tmp_path: Pat
         file = model_file(config)
         found = shapes_of_run(config, file)
         assert isinstance(found, OpenShapes)
-        require_runs(config, found, samples_in(config, found, file), file, None)
+        require_runs(config, found, samples_in(config, found, file), file)
 
     check(4, 12, 8)
     with pytest.raises(InputError, match=rf"sample 2 of {tmp_path} has x: \[7\]: .* leave it out of the data"):

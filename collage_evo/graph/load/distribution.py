@@ -95,5 +95,5 @@ def _weights(costs: np.ndarray, shares: np.ndarray, chosen: Sequence[int]) -> np
     squares = NEARLY / own[-1]
     rows = np.vstack([np.full(len(own), EXACTLY), EXACTLY * own, squares * own**2, np.diag(like)])
     wanted = np.concatenate([[EXACTLY, EXACTLY, squares * shares @ costs**2], like * near])
-    weights = np.asarray(nnls(rows, wanted)[0])
-    return weights / weights.sum()
+    weights = nnls(rows, wanted)[0]
+    return np.asarray(weights / weights.sum())
