@@ -56,5 +56,6 @@ def test_timed_shapes_have_weights_and_the_one_in_the_middle_of_the_time_comes_f
     every = [sample.feeds["x"].shape[1] for sample in samples]
     assert sum(weights) == pytest.approx(1)
     assert np.dot(weights, lengths[: len(weights)]) == pytest.approx(np.mean(every), rel=0.02)
-    time_before = sum(length for length in every if length < lengths[0])
-    assert time_before < sum(every) / 2 <= time_before + every.count(lengths[0]) * lengths[0]
+    time = np.multiply(weights, lengths[: len(weights)])
+    time_before = sum(one for one, length in zip(time, lengths, strict=False) if length < lengths[0])
+    assert time_before < sum(time) / 2 <= time_before + time[0]

@@ -29,7 +29,7 @@ from collage_evo.errors import InputError
 from collage_evo.files import Stored
 from collage_evo.graph.check.edges import chooses
 from collage_evo.graph.check.nonfinite import nonfinite
-from collage_evo.graph.load.distribution import representatives
+from collage_evo.graph.load.distribution import elements, representatives
 from collage_evo.graph.load.inputs import random_inputs
 from collage_evo.graph.load.load import ModelFile
 from collage_evo.graph.load.open_shapes import OpenShapes
@@ -117,14 +117,15 @@ def random_samples(model: onnx.ModelProto, shapes: OpenShapes) -> Split[Sample]:
 
 
 def timed_samples(samples: Split[Sample], shapes: OpenShapes) -> tuple[list[Values], tuple[float, ...]]:
-    """Inputs for the references of an open model: those that are timed, with their weights in the latency, one in
-    the middle first; then those of the smallest and the largest shape."""
+    """Inputs for the references of an open model: those that are timed, with their weights in the latency, the one in
+    the middle of the total time first; then those of the smallest and the largest shape."""
     every = (*samples.search, *samples.calibration, *samples.held_out)
     distribution = distribution_of(shapes, every, 0)
     of_shape = [next(one.feeds for one in every if shapes_of(one) == shape) for shape in distribution.shapes]
     chosen = representatives(distribution.shapes, distribution.counts)
-    middle, *others = sorted(chosen, key=lambda one: one is not chosen[len(chosen) // 2])
-    timed = (middle, *others)
+    time = np.cumsum([one.weight * elements(distribution.shapes[one.place]) for one in chosen])
+    middle = chosen[np.searchsorted(time, time[-1] / 2)]
+    timed = sorted(chosen, key=lambda one: one is not middle)
     by_size = sorted(of_shape, key=lambda feeds: sum(value.size for value in feeds.values()))
     return [*(of_shape[one.place] for one in timed), by_size[0], by_size[-1]], tuple(one.weight for one in timed)
 

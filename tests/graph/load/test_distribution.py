@@ -116,3 +116,15 @@ def test_the_expected_latency_of_a_transformer_is_right_without_a_measurement(ki
     for cost in COSTS.values():
         assert error(kind, cost) < 0.001
     assert error(kind, stepped(kind)) < 0.03, "another kernel for short inputs"
+
+
+def test_of_few_samples_the_expected_cost_is_right_too() -> None:
+    rng = np.random.default_rng(0)
+    for _ in range(200):
+        sizes = np.unique(np.rint(np.exp(rng.normal(4, rng.uniform(0.1, 2.5), rng.integers(1, 12)))).astype(int) + 1)
+        given = Distribution(
+            tuple({"x": [int(size)]} for size in sizes), tuple(rng.integers(1, 5, len(sizes)).tolist())
+        )
+        found = representatives(given.shapes, given.counts)
+        mean = sum(one.weight * elements(given.shapes[one.place]) for one in found)
+        assert mean == pytest.approx(given.expected(elements), rel=1e-4)
