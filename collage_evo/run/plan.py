@@ -79,6 +79,7 @@ def early(
 
 
 def untuned_key(run: RunContext, model: SearchableModel, found: Matches) -> Key:
+    """Key of what is measured of the matches before kernels are tuned."""
     return Key(costs_key(model.graph, found, run.setting.target, run.config.policy))
 
 
@@ -123,6 +124,7 @@ def measured_costs(
 
 
 def tuned_key(run: RunContext, model: SearchableModel, tuned: Tuning) -> Key:
+    """The same with the matches of tuned kernels."""
     return untuned_key(run, model, tuned.matches)
 
 

@@ -75,10 +75,12 @@ def find_matches(
 
 
 def matches(enumerated: Enumerated) -> Matches:
+    """The matches alone."""
     return enumerated.found
 
 
 def matches_key(run: RunContext, file: PreparedModel, backends: Backends) -> Key:
+    """Digest of the model, the target, the policy, and each backend with its version."""
     parts = [file.digest, run.setting.target.digest]
     parts += sorted(f"{backend.name} {backend.probe().version}" for backend in backends)
     parts += filter(None, [run.config.policy.text])
