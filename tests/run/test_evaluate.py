@@ -27,6 +27,7 @@ from collage_evo.errors import (
     NotSearchable,
     SystemRefuses,
 )
+from collage_evo.files import Stored
 from collage_evo.genome.outcome import Outcome
 from collage_evo.graph.load.inputs import random_inputs
 from collage_evo.graph.prepare import PreparedModel, SearchableModel
@@ -230,6 +231,9 @@ def check_answer(run: Path, config: Config, plan: Plan, stays: bool) -> None:
 def test_a_row_that_fails_takes_no_answer_away(record: object, begun: tuple[Config, Path], tmp_path: Path) -> None:
     (config, before), run = begun, tmp_path / "run"
     shutil.copytree(before, run)
+    (row,) = (row for row in PLAN.rows if row.record is record)
+    if isinstance(row.stored, Stored):  # else the record is read, and not made
+        (run / row.stored.path).unlink(missing_ok=True)
     check_answer(run, config, plan_failing(record, ValueError("on\npurpose")), stays=record in (Baselines, Result))
 
 
