@@ -114,21 +114,21 @@ class Records:
         """The record of ``row``, of its file or made now."""
         run, given = cast(RunContext, self.made[RunContext]), dict(self.made)
 
-        def call(function: Callable[..., Any], *first: object) -> Any:
-            return function(*first, *(given[need] for need in _needs(function)[len(first) :]))
+        def needed(function: Callable[..., object], first: int = 0) -> list[Any]:
+            return [given[need] for need in _needs(function)[first:]]
 
         if row.bound:
             given[Seconds] = Seconds(attrgetter(row.bound)(run.config))
         if not isinstance(row.stored, Stored):
-            return call(row.make)
+            return row.make(*needed(row.make))
         if row.key:
-            given[Key] = call(row.key)
+            given[Key] = row.key(*needed(row.key))
         value = run.store.get(row.stored)
         if value is None or (row.key and value.key != given[Key]):
-            value = call(row.make)
+            value = row.make(*needed(row.make))
             if value is not None:
                 run.store.put(row.stored, value)
-        return call(row.record_of, value) if row.record_of else value
+        return row.record_of(value, *needed(row.record_of, 1)) if row.record_of else value
 
     def under(self, plan: Plan) -> Records:
         """The same records, of which ``plan`` makes those that are missing."""
