@@ -155,10 +155,12 @@ def optimize(
     Args:
         model: path of an ONNX file, ``builtin:NAME``, the file's bytes or a ``ModelProto``.
         inputs: an array for each input, or several such mappings: used in place of random ones, and their shapes
-            fix dynamic dimensions. With a ``metric``, arrays that are no inputs are labels.
+            fix dynamic dimensions; if shapes differ, one answer is for all. With a ``metric``, arrays that are no
+            inputs are labels.
         data: the same as a file, a folder or ``file.py:function``, in the format of the key ``data.source``.
         shapes: full shape of each input that has a dynamic dimension; or several shapes, one for each profile that
-            the answer is to be fast for; or ``auto``: the smallest that run.
+            the answer is to be fast for; or ranges such as ``"1..512"``, by input or by the name of a dimension, for
+            one answer; or ``auto``: the smallest that run.
         effort: the effort of a run: ``quick``, ``normal`` or ``thorough``; see :mod:`collage_evo.effort`.
         time: seconds after which the best answer so far is the result; called in another thread than the main one,
             stages only have their shares of it.

@@ -8,7 +8,7 @@ from typing import Any, Literal
 from pydantic import BaseModel, ConfigDict, Field, field_validator
 
 from collage_evo.errors import ConfigError
-from collage_evo.graph.load.open_shapes import Dimension, Shapes
+from collage_evo.graph.load.open_shapes import Shapes
 
 __all__ = ["LARGEST", "ModelConfig", "Section", "Shapes", "has_ranges"]
 LARGEST = 2**63 - 1
@@ -40,9 +40,7 @@ class ModelConfig(Section):
         if not isinstance(value, dict):
             raise ValueError("give a shape for each input, as {input: [1, 3, 224, 224]}")
         if has_ranges(value):
-            for name, sizes in value.items():
-                _check_ranges(name, sizes)
-            return value
+            return value  # the model's dimensions decide what fits: shapes_in_ranges
         counts = {name: _count(name, shapes) for name, shapes in value.items()}
         several = {name: count for name, count in counts.items() if count > 1}
         if len(set(several.values())) > 1:
@@ -79,17 +77,6 @@ def has_ranges(shapes: Mapping[str, Any]) -> bool:
     """Whether some of ``shapes`` are ranges of sizes, such as ``1..512``."""
     several = (sizes if isinstance(sizes, list) else [sizes] for sizes in shapes.values())
     return any(isinstance(size, str) for sizes in several for size in sizes)
-
-
-def _check_ranges(name: str, sizes: Any) -> None:
-    """Require sizes or ranges."""
-    for size in sizes if isinstance(sizes, list) else [sizes]:
-        if isinstance(size, list):
-            raise ValueError(f"{name} is a list of shapes, which does not go with ranges: give one shape or ranges")
-        try:
-            Dimension.read(size)
-        except ValueError as error:
-            raise ValueError(f"{name} is {sizes}: {error}") from None
 
 
 def _count(name: str, shapes: Any) -> int:

@@ -58,20 +58,6 @@ def test_ranges_are_kept_as_written_and_are_no_profiles() -> None:
             config.model.one_profile()
 
 
-@pytest.mark.parametrize(
-    ("shapes", "message"),
-    [
-        ({"n": "512..1"}, r"model\.shapes: n is 512..1: 512..1 is no range: .* as 1..512"),
-        ({"n": "1..512", "m": [[1, 2]]}, "m is a list of shapes, which does not go with ranges"),
-        ({"x": [1, "n"]}, r"x is \[1, 'n'\]: 'n' is no size: write a number, or a range as 1..512"),
-        ({"n": "1..512", "m": 1.5}, "m is 1.5: 1.5 is no size"),
-    ],
-)
-def test_ranges_that_are_none_are_named(shapes: object, message: str) -> None:
-    with pytest.raises(ConfigError, match=message):
-        shaped(shapes)
-
-
 def test_what_takes_one_profile_says_so() -> None:
     with pytest.raises(ConfigError, match="2 profiles; only run takes several"):
         shaped({"x": [[1], [2]]}).model.one_profile()

@@ -72,8 +72,6 @@ TWO: dict[str, list[int | str]] = {"ids": ["n", "l"], "mask": ["n", "l"]}
         ("[1, 64]", {"ids": [1, 64]}, ("leaves no size open",)),
         ("sequence: 1", DECODER, ("give all sizes, or the shape, of key: [1, 4, past, 64]",)),
         ("sequence: [1, 2], past: [1, 2, 3]", DECODER, ("sequence has 2, past has 3",)),
-        ("sequence: 9..1, past: 2", DECODER, ("--shapes: sequence is 9..1", "as 1..9")),
-        ("sequence: 1..9, past: [[1]]", DECODER, ("past is a list of shapes, which does not go with ranges",)),
         ("sequence: -1, past: 2", DECODER, ("ids is [1, -1]",)),
     ],
 )

@@ -27,7 +27,7 @@ class Dimension:
     step: int = 1
 
     @classmethod
-    def read(cls, size: Any, name: str = "") -> Dimension:
+    def read(cls, size: Any) -> Dimension:
         """A size, or a range such as ``1..512``, or ``32..640/32`` for multiples.
 
         Raises:
@@ -42,7 +42,7 @@ class Dimension:
             raise ValueError(f"{size} is no range: it begins with the smaller size, at least 1, as {other}")
         if step < 1 or (high - low) % step:
             raise ValueError(f"{size} does not end at a step of {step} from {low}: write it as 32..640/32")
-        return cls(low, high, name, step)
+        return cls(low, high, step=step)
 
     def at(self, size: float) -> int:
         """The nearest size below ``size``, or the end that is nearest to it."""

@@ -77,6 +77,13 @@ def test_one_name_for_sizes_that_differ_is_two_dimensions() -> None:
         ),
         (UNNAMED, {"n": "1..5"}, "none with a name; its inputs are: ids, mask"),
         (ENCODER, {"sequence": ["1..512"], "batch": 1}, r"model\.shapes: sequence: \['1..512'\] is no size: write"),
+        (
+            ENCODER,
+            {"sequence": "1..512", "ids": [[1, 2]]},
+            r"model\.shapes: ids: \[1, 2\] is no size: write a number",
+        ),
+        (ENCODER, {"sequence": "512..1", "batch": 1}, r"sequence: 512..1 is no range: .* as 1..512"),
+        (ENCODER, {"ids": [1, "n"]}, r"ids: 'n' is no size: write a number, or a range as 1..512"),
         (ENCODER, {"ids": "1..512"}, r"gives 'ids' 1 dimensions \[1\], but the model has 2: \[batch, sequence\]"),
         (ENCODER, {"sequence": "1..512"}, r"lacks sizes of ids: \[batch, sequence\]: give a size or a range of each"),
         (UNNAMED, {"ids": ["1..8", "1..9"]}, r"lacks sizes of mask: \[\?, \?\]"),
