@@ -157,6 +157,13 @@ class Opened:
 
 
 @dataclass(frozen=True)
+class TimesOfSamples:
+    """The median time in ms of each artifact on each sample, in the order of the samples, then of the artifacts."""
+
+    median_ms: tuple[tuple[float, ...], ...]
+
+
+@dataclass(frozen=True)
 class Profiled:
     """The median time of each region of an artifact, and what a session call adds to all of them, in ms."""
 
@@ -197,7 +204,7 @@ class Inherits:
     key: str
 
 
-Times = Measured | Timed | SampleBatches | Profiled | KernelTimes
+Times = Measured | Timed | SampleBatches | TimesOfSamples | Profiled | KernelTimes
 Answer = Compiled | Written | TunedKernels | Opened | Judgement | Times | Failure
 Message = Answer | Waits | Inherits
 """A line of a worker process's output."""
@@ -392,6 +399,16 @@ class SampleBatchesJob(Asks[SampleBatches]):
 
 
 @dataclass(frozen=True)
+class EachSampleJob(Asks[TimesOfSamples]):
+    """Replace all open artifacts by these, and time them in turns on each of the samples in a file, each for so many
+    ``seconds``, but three runs at least."""
+
+    artifacts: tuple[str, ...]
+    samples: str
+    seconds: float = 0.3
+
+
+@dataclass(frozen=True)
 class ProfileJob(Asks[Profiled]):
     """Time each region of the artifact that was opened last, one median a region, and what a call adds to them.
 
@@ -402,7 +419,7 @@ class ProfileJob(Asks[Profiled]):
     seconds: float = 2.0
 
 
-RaceJob = OpenJob | TimeJob | ReloadJob | SampleBatchesJob
+RaceJob = OpenJob | TimeJob | ReloadJob | SampleBatchesJob | EachSampleJob
 TimedJob = CostJob | KernelsJob | CopyJob | PlacementJob | WholeJob | FallbackJob | JudgeJob | ProfileJob | RaceJob
 Job = BuildJob | TuneJob | ArtifactJob | TimedJob
 

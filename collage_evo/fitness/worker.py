@@ -25,6 +25,7 @@ from collage_evo.fitness.jobs import (
     Compiled,
     CopyJob,
     CostJob,
+    EachSampleJob,
     FallbackJob,
     Inherits,
     Job,
@@ -109,6 +110,7 @@ class Worker:
             TimeJob: artifacts.time,
             ReloadJob: artifacts.reload,
             SampleBatchesJob: artifacts.batches,
+            EachSampleJob: artifacts.each_sample,
             ProfileJob: artifacts.profile,
         }
 

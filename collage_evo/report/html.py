@@ -19,9 +19,10 @@ from collage_evo.report.advice import advice
 from collage_evo.report.blocks import precisions_of, rows_of
 from collage_evo.report.finished import Finished
 from collage_evo.report.front import PHASES, fastest_baselines, has_front, rows_by_phase
-from collage_evo.report.pictures import NARROW, WIDE, curve_svg, front_svg
+from collage_evo.report.pictures import NARROW, WIDE, curve_svg, front_svg, sizes_svg
 from collage_evo.report.places import COMMAND, DETAILS, home_of
 from collage_evo.report.result import Result
+from collage_evo.report.sizes import size_rows
 from collage_evo.report.summary import (
     describe_answer,
     describe_gain,
@@ -103,6 +104,8 @@ def write_html(path: Path, result: Result) -> None:
             accuracy=describe_accuracy(result.accuracy) if front else "",
             check=describe_check(result),
             curve=curve,
+            sizes=[sizes_svg(result.by_size, width) for width in (WIDE, NARROW)] if result.by_size else [],
+            size_rows=size_rows(result.by_size) if result.by_size else [],
             directory=path.parent,
             home=home_of(path.parent),
             details=(home_of(path.parent) / DETAILS).exists(),

@@ -11,6 +11,7 @@ from collage_evo.accuracy.judge import Over, Quality
 from collage_evo.backends.tuning import Kernel
 from collage_evo.backends.variants import Arithmetic, engine_name
 from collage_evo.hardware.target import CPU, Target
+from collage_evo.report.sizes import LatencyBySize
 from collage_evo.report.words import format_number
 from collage_evo.runtime.timing import Timing
 from collage_evo.search.evolution.origin import OriginText
@@ -389,6 +390,8 @@ class Result:
     call_ms: float | None = None
     """What a call of the answer's ``session.run`` adds at least to ``best``, which times the execution between its
     own buffers, as all times here do; None: not known."""
+    by_size: LatencyBySize | None = None
+    """Of an open answer, and of the libraries."""
     rival: str = ""
     """The baseline that the best placement is least sure to beat, if none won."""
     schema: int = SCHEMA

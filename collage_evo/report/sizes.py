@@ -41,6 +41,8 @@ class LatencyBySize:
 
     what: str
     times: tuple[SizeTimes, ...]
+    served: str = ""
+    """What the answer is for: :func:`describe_open`."""
 
     @classmethod
     def of(
@@ -48,6 +50,7 @@ class LatencyBySize:
         shapes: OpenShapes,
         distribution: Distribution,
         measured: Sequence[tuple[Mapping[str, Sequence[int]], Mapping[str, float]]],
+        served: str = "",
     ) -> LatencyBySize:
         """From times ``measured`` on shapes, ms by name."""
         name, *others = shapes.varying or (ELEMENTS,)
@@ -61,7 +64,7 @@ class LatencyBySize:
         for one, count in zip(distribution.shapes, distribution.counts, strict=True):
             counts[size(one)] += count
         times = [SizeTimes(size(of), counts.get(size(of), 0), dict(ms)) for of, ms in measured]
-        return cls(what, tuple(sorted(times, key=lambda one: one.size)))
+        return cls(what, tuple(sorted(times, key=lambda one: one.size)), served)
 
     @property
     def names(self) -> list[str]:
@@ -95,7 +98,7 @@ def size_rows(sizes: LatencyBySize, most: int = ROWS) -> list[tuple[str, ...]]:
 
 def sizes_table(sizes: LatencyBySize) -> Table:
     """The frequent sizes for a terminal, whose width three libraries without their precision fill."""
-    table = new_table(f"latency by {sizes.what}, ms", sizes.what, "samples", *sizes.names, "times as fast")
+    table = new_table(f"latency by {sizes.what}, ms", "size", "samples", *sizes.names, "gain")
     for row in size_rows(sizes):
         table.add_row(*row)
     return table

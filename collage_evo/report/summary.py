@@ -62,7 +62,8 @@ def _ranked(result: Result, directory: Path | None) -> list[tuple[int, str]]:
     held = [f"Not measured on a processor of that kind, but on {cpu}."] if result.target.get("held") else []
     deciding = next((line for line in speedups if " times " in line), "")
     details = (
-        (0, [describe_answer(result), describe_loss(result.accuracy), *held]),
+        (0, [describe_answer(result), *([result.by_size.served] if result.by_size else [])]),
+        (0, [describe_loss(result.accuracy), *held]),
         (1, _conditions(result)),
         (1, [describe_invariance(found)] if (found := result.accuracy.invariance) else []),
         (2, not_proved(result)),

@@ -15,6 +15,7 @@ from collage_evo.report.console import new_table
 from collage_evo.report.finished import Finished
 from collage_evo.report.front import front_rows, has_front
 from collage_evo.report.result import Latency, RegionResult, Result, SeedResult, ServingResult, Speeds
+from collage_evo.report.sizes import sizes_table
 from collage_evo.report.summary import describe_answer, describe_model, gains, rank_of_best, summary
 from collage_evo.report.words import (
     capitalised,
@@ -60,6 +61,8 @@ def print_result(result: Result, console: Console) -> None:
             console.print(f"{name}: {latency.reason}", highlight=False)
     if has_front(result):
         console.print(front_table(result))
+    if result.by_size:
+        console.print(sizes_table(result.by_size))
     console.print(placement_table(result.placement))
     console.print(serving_table(result.serving))
     lines = [f"{describe_model(result)}", describe_answer(result), *gains(result), describe_loss(result.accuracy)]

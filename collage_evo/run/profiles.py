@@ -143,8 +143,8 @@ class _Run:
 
 
 def with_shapes(config: Config, shapes: Shapes) -> Config:
-    """``config`` for one profile of input shapes."""
-    return config.replacing("model", shapes=shapes)
+    """``config`` for one profile of input shapes; unchanged without any, as for open shapes."""
+    return config.replacing("model", shapes=shapes) if shapes else config
 
 
 def _join(places: Sequence[Path], directory: Path) -> Path:

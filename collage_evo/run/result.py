@@ -13,6 +13,7 @@ from collage_evo.graph.prepare import PreparedModel
 from collage_evo.hardware.processor import level as held_level
 from collage_evo.precision.quantise.arithmetic import Arithmetic
 from collage_evo.report.result import Accuracy, FrontPoint, Latency, Result, SeedResult, ServingResult, Speeds, finite
+from collage_evo.report.sizes import LatencyBySize
 from collage_evo.run.budget import SEARCH_SKIPPED
 from collage_evo.run.context import RunContext
 from collage_evo.run.front import Raced, Scales, front_points, over_budget
@@ -50,12 +51,13 @@ def run_result(
     held_out: HeldOut,
     answer: Answer,
     speeds: Speeds | None,
+    by_size: LatencyBySize | None = None,
 ) -> Result:
     """The content of ``result.json`` of a finished run.
 
     Those of ``baselines``, and of ``found``, that exceed the limits of ``run`` did not race; of those that did, some
     exceeded them on the ``held_out`` samples. ``speeds``: of the answer, in a single session and on the full machine.
-    ``defaults``: of the libraries that it replaces.
+    ``defaults``: of the libraries that it replaces. ``by_size``: of an open answer.
     """
     searched = found if isinstance(found, Searched) else None
     excluded = {name: one.reason for name, one in held_out.excluded.items()}
@@ -121,6 +123,7 @@ def run_result(
         changed=scales.changed,
         scales={"baselines": scales.baselines, "search": scales.search},
         call_ms=answer.call_ms,
+        by_size=by_size,
         rival=verdict.rival,
     )
 

@@ -81,7 +81,7 @@ def run_once(
     ``inputs``."""
     return prepare_model(
         file,
-        config.model.one_profile(),
+        {} if is_open else config.model.one_profile(),
         inputs,
         threads=len(usable_cores()),
         feeds=feeds,

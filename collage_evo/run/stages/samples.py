@@ -29,7 +29,7 @@ from collage_evo.errors import InputError
 from collage_evo.files import Stored
 from collage_evo.graph.check.edges import chooses
 from collage_evo.graph.check.nonfinite import nonfinite
-from collage_evo.graph.load.distribution import elements, representatives
+from collage_evo.graph.load.distribution import Distribution, elements, representatives
 from collage_evo.graph.load.inputs import random_inputs
 from collage_evo.graph.load.load import ModelFile
 from collage_evo.graph.load.open_shapes import OpenShapes
@@ -128,6 +128,13 @@ def timed_samples(samples: Split[Sample], shapes: OpenShapes) -> tuple[list[Valu
     timed = sorted(chosen, key=lambda one: one is not middle)
     by_size = sorted(of_shape, key=lambda feeds: sum(value.size for value in feeds.values()))
     return [*(of_shape[one.place] for one in timed), by_size[0], by_size[-1]], tuple(one.weight for one in timed)
+
+
+def samples_by_size(run: Workplace, shapes: OpenShapes) -> tuple[Distribution, list[Sample]]:
+    """The distribution of the samples' shapes, and of each shape the first sample of the search, smallest first."""
+    every = [one for name in PARTS for one in read_samples(_part(run, name))]
+    of_shapes = {str(shapes_of(one)): one for one in reversed(read_samples(run.files.search))}
+    return distribution_of(shapes, every, 0), sorted(of_shapes.values(), key=lambda one: elements(shapes_of(one)))
 
 
 def keep_samples(run: Workplace, model: PreparedModel, samples: Split[Sample] | None) -> Sampled:
