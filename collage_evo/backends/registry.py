@@ -226,6 +226,9 @@ def _entry_points() -> dict[str, EntryPoint]:
 
 @cache
 def _installed(path: tuple[str, ...]) -> dict[str, EntryPoint]:
-    """Those of all distributions on ``path``, which is sys.path: to read all of them takes 20 ms and more."""
+    """Those of all distributions on ``path``, which is sys.path; to read all takes 20 ms and more.
+
+    Each job of a measuring process asks. What is installed there later is found by the next process.
+    """
     found = entry_points()
     return {entry.name: entry for group in (GROUP, EXTENSIONS) for entry in found.select(group=group)}

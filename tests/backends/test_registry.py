@@ -10,6 +10,7 @@ import onnx
 import pytest
 
 from collage_evo.accuracy.limits import Limits
+from collage_evo.backends import registry
 from collage_evo.backends.base import Probe
 from collage_evo.backends.checks import probe_distribution
 from collage_evo.backends.onnxruntime.backend import OnnxRuntimeBackend
@@ -49,6 +50,16 @@ class Thief(Fake):
 def test_the_four_backends_are_found_by_entry_point_each_as_one_object() -> None:
     assert {"ncnn", "onnxruntime", "openvino", "tvm"} <= set(backend_names())
     assert get_backend("onnxruntime") is get_backend("onnxruntime")
+
+
+def test_what_is_installed_on_a_path_is_read_once(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    read = list[bool]()
+    monkeypatch.setattr(registry, "entry_points", lambda: read.append(True) or importlib.metadata.EntryPoints(()))
+    assert backend_names() == backend_names() == ()
+    assert len(read) == 1
+    monkeypatch.syspath_prepend(tmp_path)
+    assert not backend_names()
+    assert len(read) == 2
 
 
 def test_an_extension_takes_the_name_of_a_backend(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
