@@ -4,9 +4,6 @@ from __future__ import annotations
 
 import hashlib
 import json
-import os
-import subprocess
-import sys
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
@@ -20,6 +17,7 @@ from collage_evo.config import parse_config
 from collage_evo.errors import CollageError, ConfigError, InputError
 from collage_evo.report.progress import LineReporter
 from collage_evo.run.directory import start_run
+from tests.cli.commands import Run, collage
 from tests.support.clock import install_clock
 from tests.support.faults import install_backend
 from tests.support.models import chain
@@ -44,10 +42,8 @@ class Finished:
     def run(self) -> Path:
         return self.folder / "run"
 
-    def collage(self, *args: object) -> subprocess.CompletedProcess[str]:
-        command = [sys.executable, "-m", "collage_evo", *map(str, args)]
-        env = {**os.environ, **self.environment}
-        return subprocess.run(command, cwd=self.folder, env=env, capture_output=True, text=True, timeout=240)
+    def collage(self, *args: object) -> Run:
+        return collage(*args, cwd=self.folder, **self.environment)
 
     def result(self, where: str = "") -> Any:
         return json.loads((self.run / where / "result.json").read_text())
