@@ -127,7 +127,7 @@ def test_a_model_of_another_kind_is_told_how_it_becomes_an_onnx_file(tmp_path: P
 BOMB = "a0: &a0 [1]\n" + "".join(f"a{k}: &a{k} [*a{k - 1}, *a{k - 1}]\n" for k in range(1, 40))
 
 
-@pytest.mark.timeout(20)
+@pytest.mark.timeout(120)
 @pytest.mark.parametrize(
     ("text", "why"),
     [

@@ -31,7 +31,7 @@ def set_up(folder: Path, failing: str) -> subprocess.CompletedProcess[str]:
     for name in ("plugins", "requirements"):
         shutil.copytree(ROOT / name, folder / name)
     command = ["make", ".venv/.ready", f"PYTHON={python}"]
-    return subprocess.run(command, cwd=folder, capture_output=True, text=True, timeout=60)
+    return subprocess.run(command, cwd=folder, capture_output=True, text=True, timeout=240)
 
 
 def test_pip_is_silent_where_all_goes_well(tmp_path: Path) -> None:

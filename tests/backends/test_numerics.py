@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import math
+
 import pytest
 
 from collage_evo.backends.base import Backend
@@ -46,7 +48,7 @@ class TestConformance(BackendConformance):
     @pytest.fixture(scope="class")
     @classmethod
     def effort(cls) -> Effort:
-        return Effort(examples=1, per_pattern=1, precisions=2)
+        return Effort(examples=1, per_pattern=1, precisions=2, seconds=math.inf)
 
     def test_declines_what_is_expected(self, backend: Backend, report: Report) -> None:
         graphs = {name: build_graph(make()) for name, make in CASES.items()}

@@ -59,7 +59,7 @@ def test_what_is_found_by_name_goes_by_name(environment: Path, monkeypatch: pyte
 
 def test_a_shell_without_the_environment_runs_the_command(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("PATH", os.defpath)
-    done = subprocess.run(f"{shell_command()} --version", shell=True, capture_output=True, text=True, timeout=60)
+    done = subprocess.run(f"{shell_command()} --version", shell=True, capture_output=True, text=True, timeout=240)
     assert (done.returncode, done.stdout.strip()) == (0, __version__), done.stderr
 
 

@@ -19,7 +19,7 @@ from collage_evo.genome.failure import Failure, Fault
 from collage_evo.hardware.slots import usable_cores
 from collage_evo.patterns.match import Region
 from collage_evo.runtime.timing import TimingSettings
-from tests.fitness.helpers import Answered, make_setting
+from tests.fitness.helpers import LONG_S, Answered, make_setting
 from tests.support.faults import install_faulty
 from tests.support.machine import setting_of
 
@@ -99,7 +99,7 @@ def test_an_engine_that_keeps_a_processor_long_leaves_processes_to_others() -> N
     with answering(call) as builders:
         builders.build([BuildJob(Region(1, "slow"))])
         begun = [builders.begin(job) for job in later]
-        assert at_work.acquire(timeout=60.0)
+        assert at_work.acquire(timeout=LONG_S)
         assert builders.build([other]) == {}
         assert not any(future.done() for future in begun)
         may_end.set()

@@ -212,7 +212,7 @@ def test_a_wait_ends_where_another_hand_takes_what_it_waited_for() -> None:
         while time.monotonic() < deadline:
             pass
         sys.setswitchinterval(usual)
-        waiting.join(10.0)
+        waiting.join(LONG_S)
     assert sorted(found) == [0, 1]
 
 

@@ -19,7 +19,7 @@ from collage_evo.fitness.exclusive import ExclusiveTiming
 from collage_evo.hardware.presence import AGAIN_S, Doing, Lookout, Note, Presence, present, waits
 from collage_evo.hardware.private import SHARED, machine_directory
 from collage_evo.hardware.slots import acquire_slot
-from tests.fitness.helpers import until
+from tests.fitness.helpers import LONG_S, until
 
 HOLD_CORE = """
 import sys, time
@@ -55,7 +55,7 @@ def test_who_waits_for_cores_hears_which_run_has_them_and_since_when(directory: 
             until(lambda: lines)
             assert not got
             other.send_signal(signal.SIGKILL)
-            thread.join(30)
+            thread.join(LONG_S)
     assert got
     assert re.search(r"another run.*process 42 \(runs/other\) uses cores 0 since \d\d:\d\d:\d\d; ", lines[0])
     assert "-s target.cores=" in lines[0]
@@ -71,7 +71,7 @@ def test_who_waits_for_its_turn_hears_who_measures(directory: Path) -> None:
             thread = threading.Thread(target=lambda: second.job().__enter__())
             thread.start()
             until(lambda: lines)
-        thread.join(30)
+        thread.join(LONG_S)
     assert "theirs has been timing since" in lines[0]
     assert sum(waited_s) > 0
     assert "target.cores" not in lines[0], "turns are the machine's"

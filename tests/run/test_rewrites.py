@@ -21,7 +21,7 @@ from tests.support.quick import QUICK, options
 pytestmark = pytest.mark.slow
 
 NAME = "pixel-products"
-RUN = {**QUICK, "backends.use": ["hosthalf"], "search.evaluations": 3, "final.rounds": 6}
+RUN = {**QUICK, "backends.use": ["hosthalf"], "search.evaluations": 3, "final.rounds": 6, "costs.seconds": 300}
 
 
 class Place:

@@ -16,7 +16,7 @@ def timed(folder: Path, cores: tuple[int, ...]) -> subprocess.CompletedProcess[s
     made = Profile(whole(sums(2), folder / "pieces"))
     write_artifact(folder / "a.collage", [made], replace(TARGET, cores=cores))
     command = [sys.executable, "-m", "collage_evo", "exec", str(folder / "a.collage")]
-    return subprocess.run(command, capture_output=True, text=True, timeout=60)
+    return subprocess.run(command, capture_output=True, text=True, timeout=240)
 
 
 @pytest.mark.parametrize("core", [10**6, 10**20])

@@ -109,7 +109,7 @@ class Together:
             self.barrier.abort()
             raise RuntimeError("on purpose")
         with suppress(threading.BrokenBarrierError):
-            self.barrier.wait(timeout=30.0)
+            self.barrier.wait(timeout=200.0)
             self.met += 1
 
     def close(self) -> None:

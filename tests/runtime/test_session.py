@@ -147,7 +147,7 @@ def test_a_tensor_whose_conversion_runs_the_session_is_converted_before(session:
     assert_expected(session.run(None, {"x": Tensor()})[0], 0)
 
 
-@pytest.mark.timeout(60)
+@pytest.mark.timeout(300)
 @pytest.mark.parametrize("ask", [lambda session: session.run(None, image(1)), lambda session: session.close()])
 def test_a_signal_handler_that_uses_the_session_at_work_is_told_so(
     cache: Path, ask: Callable[[Session], object]
@@ -175,7 +175,7 @@ def test_a_signal_handler_that_uses_the_session_at_work_is_told_so(
     assert len(raised_inside) == 2
 
 
-@pytest.mark.timeout(60)
+@pytest.mark.timeout(300)
 def test_a_signal_handler_never_waits_for_the_run_that_it_interrupts(session: Session) -> None:
     """At each instruction of a run, where a handler may be called, it gets its own answer or is refused."""
     refused, given = set(), []

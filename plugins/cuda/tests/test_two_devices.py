@@ -27,7 +27,7 @@ pytestmark = pytest.mark.slow
 
 RUN = {
     **QUICK, "target.device": "cuda", "backends.use": ["hosthalf", "devicehalf"], "search.evaluations": 4,
-    "final.rounds": 5, "final.seconds": 120,
+    "final.rounds": 5, "final.seconds": 120, "costs.seconds": 300,
 }  # fmt: skip
 
 

@@ -105,7 +105,7 @@ def test_two_sessions_run_at_the_same_time_and_each_in_several_threads(tmp_path:
         session.close()
     assert not wrong
     while lanes := [thread for thread in threading.enumerate() if thread.name.startswith("lane ")]:
-        lanes[0].join(timeout=60.0)
+        lanes[0].join(timeout=200.0)
         assert not lanes[0].is_alive()
 
 

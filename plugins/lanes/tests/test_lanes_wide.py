@@ -40,7 +40,7 @@ def libraries_threads() -> set[int]:
 
 def settles(found: Callable[[], object], wanted: object) -> bool:
     """Threads go to their cores when they first run."""
-    until = time.monotonic() + 20.0
+    until = time.monotonic() + 200.0
     while found() != wanted and time.monotonic() < until:
         time.sleep(0.01)
     return found() == wanted
