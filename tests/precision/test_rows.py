@@ -121,6 +121,19 @@ def test_a_row_gives_the_same_alone_in_a_batch_and_beside_padding() -> None:
         np.testing.assert_allclose(one[0, :5], several[0], rtol=1e-6, atol=1e-7)
 
 
+def test_what_is_written_at_one_shape_holds_at_others() -> None:
+    graph = net(2, 3, READ)
+    model = written(graph, products(graph))
+    for value in (*model.graph.input, *model.graph.output, *model.graph.value_info):
+        for place, size in enumerate(value.type.tensor_type.shape.dim):
+            if place < 2:
+                size.dim_param = f"size {place}"
+    rows = np.random.default_rng(0).standard_normal((4, 7, READ)).astype(np.float32)
+    other = net(4, 7, READ)
+    for found, wanted in zip(run(model, rows), run(written(other, products(other)), rows), strict=True):
+        np.testing.assert_allclose(found, wanted, rtol=1e-6, atol=1e-7)
+
+
 @pytest.mark.parametrize("shape", [(4, READ), (2, 3, READ)])
 def test_a_tensor_is_rounded_once_for_all_products_that_read_it(shape: tuple[int, ...]) -> None:
     graph = net(*shape)
