@@ -13,19 +13,22 @@ from collage_evo.backends.onnxruntime.backend import OnnxRuntimeBackend
 from collage_evo.backends.openvino.backend import OpenVinoBackend
 from collage_evo.backends.select import piece_variants, whole_variants
 from collage_evo.backends.variants import Arithmetic, Variant
+from collage_evo.graph.convert.extract import extract
 from collage_evo.graph.ir.graph import Graph
+from collage_evo.graph.reference.distance import relative_error
 from collage_evo.hardware.processor import this_machine
 from collage_evo.models.builder import Builder
 from collage_evo.precision.quantise.form import Int8Form
 from collage_evo.precision.quantise.marks import mark_int8
 from collage_evo.precision.quantise.rules import quantisable
 from collage_evo.precision.quantise.write import quantised_region
+from collage_evo.precision.transforms.edits import numerics_of
 from collage_evo.testing.cases import CASES
 from collage_evo.testing.cases.case import weight
-from tests.backends.pieces import build
+from tests.backends.pieces import build, outputs
 from tests.precision import nets
 from tests.precision.nets import net, ranges_of
-from tests.support.numerics import DYNAMIC
+from tests.support.numerics import DYNAMIC, written_region
 from tests.support.processor import needs
 
 BACKENDS = [OnnxRuntimeBackend(), OpenVinoBackend()]
@@ -122,6 +125,29 @@ def test_without_ranges_only_dynamic_quantisers_take_part(backend: Backend) -> N
     assert static in offered(Arithmetic.INT8.roundoff, True)
     assert offered(Arithmetic.INT8.roundoff, False) <= {None, DYNAMIC}
     assert offered(Arithmetic.INT8.roundoff / 2, True) == {None}
+
+
+def wide(b: Builder) -> str:
+    product = b.op("MatMul", b.input("x", (2, 5, 256)), b.const(weight(256, 208)))
+    return b.op("MatMul", b.op("Relu", product), b.const(weight(208, 256)))
+
+
+def test_wide_products_of_several_rows_take_part_by_rows_without_ranges(tmp_path: Path) -> None:
+    graph, backend = net(wide), OnnxRuntimeBackend()
+    rows = backend.variant("int8-rows")
+    assert rows in piece_variants(backend, graph, graph.all_nodes, None, Arithmetic.INT8_ROWS.roundoff, False)
+    assert rows not in piece_variants(backend, graph, graph.all_nodes, None, Arithmetic.INT8_ROWS.roundoff / 2, False)
+    assert rows not in piece_variants(backend, net(nets.matmul), 0b1, None, 0.01, False)
+    both = numerics_of((Arithmetic.INT8_ROWS, 0b001), (Arithmetic.INT8, 0b100))
+    model = written_region(graph, graph.all_nodes, both, ranges_of(graph), backend.int8_form("default"))
+    found = outputs(backend, model, tmp_path / "both")
+    exact = outputs(backend, extract(graph, graph.all_nodes), tmp_path / "exact")
+    assert 1e-3 < relative_error(found, exact).relative < 0.03
+    by_rows = written_region(graph, graph.all_nodes, numerics_of((Arithmetic.INT8_ROWS, 0b101)), {}, None)
+    mark_int8(by_rows, 1)
+    built = build(backend, by_rows, tmp_path / "marked")
+    assert isinstance(built, BuildFailure)
+    assert "none of the heavy operators in int8" in built.reason
 
 
 @pytest.mark.parametrize("backend", BACKENDS, ids=lambda backend: backend.name)

@@ -43,7 +43,7 @@ from collage_evo.digests import remembers
 from collage_evo.graph.ir.elements import EXTENDED, dtype_named, is_packed, onnx_name, pack, packed_bytes, unpack
 from collage_evo.graph.ir.graph import Graph, Node, NodeSet, Tensor, members
 from collage_evo.graph.reference.ort_values import all_numpy, run_session
-from collage_evo.precision.quantise.marks import heavy_in_int8
+from collage_evo.precision.quantise.marks import heavy_in_int8, written_in
 
 if TYPE_CHECKING:
     import onnx
@@ -177,7 +177,8 @@ class OnnxRuntimeBackend(Backend):
             return BuildFailure("without weights in blocks, rounded-blocks is no other than default", needless=True)
         path = workdir / FILES.get(variant.name, FILES["default"])
         save_model(model, path, apart=True)
-        if heavy_in_int8(model) and not _integer_operators(path, target, variant):
+        by_rows = len(written_in(model, Arithmetic.INT8_ROWS))
+        if heavy_in_int8(model) and _integer_operators(path, target, variant) <= by_rows:
             return BuildFailure("onnxruntime: between quantisers it runs none of the heavy operators in int8")
         if all_weight_bytes(model) < HEAVY_BYTES:  # one that takes seconds to load fails where it is loaded next
             self.open_session(path, target, variant)

@@ -27,9 +27,9 @@ from collage_evo.precision.quantise.rules import Ranges, constant_products, weig
 from collage_evo.precision.transforms.transform import Data, Draft, Operators, Transform, Trial
 
 LEAST_PER_NUMBER = 100
-"""Multiply-adds for each number that is read or made, below which rounding and scaling these takes longer than int8
-saves, whatever the number of rows. Measured: 0.6 of float32's speed with 64 inputs and outputs, 0.97 with 128, 1.2
-with 256, 1.4 with 384 (64 rows, Xeon, natively and held to AVX2)."""
+"""Multiply-adds for each number that is read or made, below which rounding and scaling these takes longer than
+integers save, whatever the number of rows. Measured: 0.6 of float32's speed with 64 inputs and outputs, 0.97 with
+128, 1.2 with 256, 1.4 with 384 (64 rows, Xeon, natively and held to AVX2)."""
 _AXES_AS_INPUT = 18
 """From this operator set on ReduceMax has axes as an input."""
 _ZERO, _STEPS = 128, 127
@@ -106,8 +106,8 @@ def _by_itself(graph: Graph, node: Node, proto: onnx.NodeProto) -> Operators:
 def _rounded(rows: str, readers: Sequence[str], opset: int) -> Operators:
     """Rows as integers, and the largest absolute number of each, for products of the names ``readers``.
 
-    Operators are named after all of these, because profiles are read by their names. The integers of a row of zeros
-    are arbitrary, those of NaN: its results are multiplied by its largest number.
+    Operators are named after all of these, because profiles are read by their names. A row of zeros, divided by its
+    largest number, is NaN: its integers are arbitrary, and what is multiplied by them is then multiplied by zero.
     """
     stem = "_".join(readers)
 
