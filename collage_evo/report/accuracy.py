@@ -38,7 +38,7 @@ def describe_invariance(found: InvarianceResult) -> str:
     both = ((found.answer.batch, "in a batch"), (found.answer.padding, "beside padding"))
     where = " and ".join(place for one, place in both if one is not None)
     answer, float32 = (format_number(one.largest) for one in (found.answer, found.float32))
-    return f"a row moves by at most {answer} {where}, float32 by {float32}"
+    return f"a row moves by up to {answer} {where}, float32 by {float32}"
 
 
 def accuracy_notes(accuracy: Accuracy) -> list[str]:

@@ -58,7 +58,7 @@ def counted(number: int, **changes: Any) -> dict[str, Any]:
          "identical outputs."),
         (describe_accuracy, {**counted(9), "interval": None, "invariance": MOVES},
          "Relative error of the answer, all samples together: 0.009 on 5 samples that the search saw, 0.018 on 9 "
-         "held-out samples; budget 0.02. A row moves by at most 0.07 in a batch and beside padding, float32 by "
+         "held-out samples; budget 0.02. A row moves by up to 0.07 in a batch and beside padding, float32 by "
          "4.0e-07."),
         (describe_accuracy, {"error_search": None, "error_held_out": None},
          "Relative error of the answer, all samples together: not known; budget 0.02."),

@@ -95,7 +95,7 @@ ON_GRAPH = {"placement": [ALONE], "best_single": "onnxruntime"}
                "libraries": (replace(OPENVINO, speedup=replace(OPENVINO.speedup, level=0.95)),)},
          "(95 % interval 1.07 to 1.45)", True),
         (WON, {"accuracy": replace(WON.accuracy, invariance=InvarianceResult(MOVED, MOVED))},
-         "a row moves by at most 0.1 in a batch, float32 by 0.1", True),
+         "a row moves by up to 0.1 in a batch, float32 by 0.1", True),
     ],
 )  # fmt: skip
 def test_details(given: Result, changes: Mapping[str, Any], words: str, there: bool) -> None:

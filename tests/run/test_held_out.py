@@ -187,7 +187,7 @@ def test_how_far_rows_move_is_told_beside_float32_and_decides_only_if_asked_for(
     answer, held = run.hold_out(batch_invariant=True)
     assert answer == "steady"
     assert held.excluded["moves"].reason == (
-        "it is not batch invariant: a row moves by at most 0.1 in a batch, float32 by 0"
+        "it is not batch invariant: a row moves by up to 0.1 in a batch, float32 by 0"
     )
     assert held.notes == ()
 
