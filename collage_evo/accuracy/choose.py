@@ -11,6 +11,7 @@ from typing import Any
 
 from collage_evo.accuracy.metric import FunctionMetric, Metric, RelativeError
 from collage_evo.accuracy.named import NAMED, named
+from collage_evo.accuracy.recall import Recall
 from collage_evo.digests import digest_of
 from collage_evo.errors import InputError
 from collage_evo.graph.load.functions import names_function
@@ -47,6 +48,12 @@ def load_metric(text: str, excused: Mapping[str, Noise] = MappingProxyType({}), 
             "over with run MODEL --overwrite"
         )
     return metric
+
+
+def fewest_samples(text: str) -> int:
+    """How many samples the metric of that name needs at least; 1 where that is not known, as of a function."""
+    metric = named(text)
+    return metric.fewest if isinstance(metric, Recall) else 1
 
 
 def sha256_of_metric(text: str) -> str:

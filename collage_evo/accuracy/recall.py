@@ -34,6 +34,11 @@ class Recall(SummedMetric):
     name: str
     k: int
 
+    @property
+    def fewest(self) -> int:
+        """How many vectors it needs: with one less, all would be neighbours."""
+        return self.k + 2
+
     def reference(self, samples: Sequence[Sample]) -> float:
         self._outputs(samples)
         return 1.0
@@ -69,9 +74,9 @@ class Recall(SummedMetric):
                 "length]; the model gives none: let it pool its tokens, or write a function, as file.py:function"
             )
         count = min(sum(len(_rows(sample.expected[name])) for sample in samples) for name in names)
-        if count < self.k + 2:
+        if count < self.fewest:
             raise InputError(
-                f"accuracy.metric {self.name} needs {self.k + 2} samples or more in each part of the data, and one "
+                f"accuracy.metric {self.name} needs {self.fewest} samples or more in each part of the data, and one "
                 f"has {count}: give more with --data, or take a smaller number than {self.k}"
             )
         return names

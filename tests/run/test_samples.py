@@ -110,6 +110,7 @@ def test_a_slow_model_is_judged_on_fewer_samples_by_the_error_than_by_a_metric(
     assert searched("slow") == parts.LEAST_SAMPLES
     monkeypatch.setattr(parts, "OVERTIME", 1.0)
     assert searched("slowest") == parts.FEWEST_SAMPLES
+    assert searched("neighbours", metric="recall@10", budget="1%") == 12, "as many as the metric needs"
 
 
 @pytest.mark.parametrize("count", [0, 240])

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import functools
+import math
 import time
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
@@ -13,6 +14,7 @@ import numpy as np
 import onnx
 
 from collage_evo.accuracy.budget import EXACT
+from collage_evo.accuracy.choose import fewest_samples
 from collage_evo.accuracy.samples import (
     SHARED,
     Sample,
@@ -147,9 +149,12 @@ def keep_samples(run: Workplace, model: PreparedModel, samples: Split[Sample] | 
         require_finite(model, (*samples.search, *samples.calibration, *samples.held_out))
     parts = samples or _random_samples(run, model)
     requested = run.config.accuracy.search or (SEARCH if run.config.accuracy.metric else SEARCH_BY_ERROR)
-    search = expected_of(
-        model, parts.search, lambda count: SEARCH_PART_SECONDS if count < requested else SOON_SECONDS
-    )
+    fewest = fewest_samples(run.config.accuracy.metric)
+
+    def seconds(count: int) -> float:
+        return math.inf if count < fewest else SEARCH_PART_SECONDS if count < requested else SOON_SECONDS
+
+    search = expected_of(model, parts.search, seconds)
     left = parts.search[len(search) :] if parts.total > SHARED else ()  # the search has not seen these either
     calibration = _within_bytes(parts.calibration)
     held_out = _within_bytes((*parts.held_out, *left)[: run.config.accuracy.held_out])
@@ -186,6 +191,8 @@ def held_out_samples(run: Workplace, model: PreparedModel) -> Path:
         samples, metric = read_samples(_part(run, "held_out")), run.config.accuracy.metric
 
         def seconds(count: int) -> float:
+            if count < fewest_samples(metric):
+                return math.inf
             return HELD_OUT_SECONDS if metric or count < HELD_OUT_BY_ERROR else HELD_OUT_SOON_SECONDS
 
         if samples:
