@@ -71,6 +71,8 @@ def representatives(
     lengths are ten times the others. With the middle of each third of the total time, and the costliest, it was 5 to
     8, and 17: most of it for shapes of little weight, so that noise had twice the variance in the same time, with
     errors of 2 to 6 % at a step. A plain mean over four samples of equal strata was 0.2 to 1.2 % off without a step.
+    On four trained networks in ONNX Runtime (60 samples each) the expected latency was 0.5 to 3.2 % off, and 1.8 to
+    4.6 % with the thirds.
     """
     costs, shares = np.array([float(cost(one)) for one in shapes]), np.array(counts) / sum(counts)
     costs /= costs @ shares
