@@ -97,8 +97,10 @@ def size_rows(sizes: LatencyBySize, most: int = ROWS) -> list[tuple[str, ...]]:
 
 
 def sizes_table(sizes: LatencyBySize) -> Table:
-    """The frequent sizes for a terminal, whose width three libraries without their precision fill."""
+    """The frequent sizes for a terminal; names of libraries are broken between words."""
     table = new_table(f"latency by {sizes.what}, ms", "size", "samples", *sizes.names, "gain")
+    for column in table.columns:
+        column.no_wrap, column.overflow = False, "fold"
     for row in size_rows(sizes):
         table.add_row(*row)
     return table
