@@ -67,9 +67,11 @@ def measure_invariance(run: Run, samples: Sequence[Sample], shapes: Mapping[str,
 
     The first axis is a batch if it is open in all inputs and they agree on its size. A mask is an input [batch,
     length] that is named so, with open length, if another input of whole numbers has its shape; rows are cut behind
-    the last position that it keeps. Each row runs alone; in a batch of rows of its shape, or with a mask in one of
-    all rows, padded to the longest; and padded by itself, with zeros at the end up to the longest row, of which half
-    is taken. Outputs are compared where those of the row alone are.
+    the last position that it keeps. Without a mask, if no two rows have one shape, all are cut to the least sizes.
+
+    Each row runs alone; in a batch of rows of its shape, or with a mask in one of all rows, padded to the longest;
+    and with a mask padded by itself, with zeros at the end up to the longest row, of which half is taken. Outputs
+    are compared where those of the row alone are.
 
     Args:
         run: the model, for inputs of any sizes that ``shapes`` leave open.
@@ -89,6 +91,9 @@ def measure_invariance(run: Run, samples: Sequence[Sample], shapes: Mapping[str,
         rows = [_resized(row, mask, int(np.nonzero(row[mask])[1].max()) + 1) for row in rows if row[mask].any()]
     often = Counter(map(_shapes_of, rows))
     rows = sorted(rows, key=lambda row: -often[_shapes_of(row)])[:ROWS]
+    if not mask and max(often.values(), default=0) == 1:
+        least = {name: np.min([row[name].shape for row in rows], axis=0) for name in shapes}
+        rows = [{name: row[name][tuple(map(slice, least[name]))] for name in shapes} for row in rows]
     longest = max((row[mask].shape[1] for row in rows), default=0) if mask else 0
     names = [name for name, value in samples[0].expected.items() if isinstance(value, np.ndarray)]
 

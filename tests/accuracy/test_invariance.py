@@ -97,6 +97,13 @@ def test_a_fixed_batch_with_a_mask_is_padded_only_and_an_open_one_without_is_bat
     fixed = measure_invariance(by_tensor, texts(3, 8), {name: (1, -1) for name in OPEN})
     assert fixed.batch is None
     assert fixed.padding is not None
+    images = [
+        Sample({"x": np.random.default_rng(width).standard_normal((1, 3, width))}, {}, {"y": TABLE})
+        for width in (5, 9)
+    ]
+    cut = measure_invariance(lambda feeds, names: [rounded(feeds["x"], None)], images, {"x": (-1, 3, -1)})
+    assert cut.batch is not None, "images of two widths are cut to one"
+    assert cut.batch.largest > 0.001
     x = [Sample({"x": np.random.default_rng(seed).standard_normal((2, 4))}, {}, {"y": TABLE}) for seed in range(3)]
     found = measure_invariance(lambda feeds, names: [rounded(feeds["x"], None)], x, {"x": (-1, 4)})
     assert found.padding is None

@@ -35,7 +35,7 @@ from collage_evo.runtime.signature import signature_of
 CHANCES = 3
 """So many answers may exceed the budget. After that, only placements in float32 remain, and once those expected to be
 safer; single libraries are few, and each has its turn."""
-FIXED = "accuracy.batch_invariant had nothing to measure: the answer's batch is fixed, and so is a mask's length"
+FIXED = "accuracy.batch_invariant had nothing to measure: no batch of independent rows, and no mask, has an open size"
 """Note on an answer of fixed shapes."""
 CHANCE = 0.25
 """Largest chance, by the relative error, that as many other samples exceed the budget. For a metric that counts, few
