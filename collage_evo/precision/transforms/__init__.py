@@ -18,7 +18,8 @@ trial of one operator in it. ``precision/transforms/int8.py`` is int8 between qu
 ``precision/quantise/``), ``precision/transforms/casts.py`` a smaller floating type between Casts around stretches of
 operators, since a library's hint for the whole piece leaves nothing in float32, and
 ``precision/transforms/weights.py`` has only weights in int8, where reading them takes longer than multiplying by
-them, which needs no calibration.
+them, and ``precision/transforms/rows.py`` gives each row of a product's activations a scale of its own; both need no
+calibration.
 
 ``precision/transforms/sensitivity.py`` measures each operator's contribution to the error: one model has a switch at
 each operator, and one operator at a time computes on rounded numbers. The error of label outputs is the share that
