@@ -38,6 +38,13 @@ class RoundedWeights:
         self.scales, self.numbers, self._axis = scales, quantise_weights(exact, scales, axis), axis
         self._shifts: dict[tuple[tuple[float, ...], bytes], np.ndarray] = {}
 
+    @property
+    def values(self) -> np.ndarray:
+        """float32 in the shape of the constant: what the integers stand for."""
+        shape = [-1 if place == self._axis else 1 for place in range(self.numbers.ndim)]
+        values: np.ndarray = self.numbers * self.scales.reshape(shape)
+        return values
+
     @cached_property
     def sums(self) -> np.ndarray:
         """float64 [channels]: each channel's output for an input of ones."""

@@ -69,9 +69,7 @@ class Int8(Transform):
         """Rounded weights, and the bias for these."""
         if (weights := _rounded(graph, node)) is None:
             return {}
-        axis, exact = weight_axis(graph, node), graph.constants[node.inputs[1]]
-        shape = [-1 if place == axis else 1 for place in range(exact.ndim)]
-        constants = {node.inputs[1]: weights.numbers * weights.scales.reshape(shape)}
+        constants = {node.inputs[1]: weights.values}
         if len(node.inputs) > 2 and node.inputs[2] and (means := correcting_means(graph, node, ranges)):
             bias = graph.constants[node.inputs[2]]
             constants[node.inputs[2]] = corrected_bias(bias, weights.shift(graph, node, means))

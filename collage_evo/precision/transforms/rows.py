@@ -22,7 +22,7 @@ from collage_evo.graph.ir.graph import Graph, Node, NodeSet, members, node_set
 from collage_evo.graph.ir.operators import CONTRIBUTED
 from collage_evo.hardware.processor import this_machine
 from collage_evo.precision.quantise.marks import mark_written
-from collage_evo.precision.quantise.rounded import rounded_weights, usual_scales
+from collage_evo.precision.quantise.rounded import RoundedWeights, rounded_weights, usual_scales
 from collage_evo.precision.quantise.rules import Ranges, constant_products, weight_axis
 from collage_evo.precision.transforms.transform import Data, Draft, Operators, Transform, Trial
 
@@ -85,8 +85,12 @@ class Rows(Transform):
         return self.sites(graph, nodes, Data())
 
     def trial(self, graph: Graph, node: Node, ranges: Ranges) -> Trial:
-        """The trial uses the same operators as pieces do."""
-        return Trial(instead=partial(_by_itself, graph, node))
+        """The trial multiplies what the integers stand for, so that the model holds no second copy of the weights."""
+        return Trial(instead=partial(_in_float32, opset=graph.opset))
+
+    def constants(self, graph: Graph, node: Node, ranges: Ranges) -> Mapping[str, np.ndarray]:
+        """Rounded weights."""
+        return {node.inputs[1]: _weights(graph, node).values}
 
 
 def _pays(graph: Graph, node: Node) -> bool:
@@ -96,11 +100,22 @@ def _pays(graph: Graph, node: Node) -> bool:
     return several and weights.size >= LEAST_PER_NUMBER * sum(weights.shape)
 
 
-def _by_itself(graph: Graph, node: Node, proto: onnx.NodeProto) -> Operators:
-    """The operators and constants of ``proto``, a copy of ``node``, which shares its rows with none."""
-    rounding, scales = _rounded(proto.input[0], [proto.name], graph.opset)
-    product, weights = _product(graph, node, proto)
-    return rounding + product, scales | weights
+def _in_float32(proto: onnx.NodeProto, opset: int) -> Operators:
+    """``proto`` on its rows as they are after rounding."""
+    rows, product = proto.input[0], onnx.NodeProto()
+    rounding, constants = _rounded(rows, [proto.name], opset)
+    product.CopyFrom(proto)
+    product.input[0] = f"{rows}_rounded"
+    constants["rows_step"] = _CONSTANTS["rows_step"]
+    exact = helper.make_node("DequantizeLinear", [f"{rows}_rows", "rows_step", "rows_zero"], [f"{rows}_units"])
+    scaled = helper.make_node("Mul", [f"{rows}_units", f"{rows}_largest"], [product.input[0]])
+    return [*rounding, exact, scaled, product], constants
+
+
+def _weights(graph: Graph, node: Node) -> RoundedWeights:
+    axis = weight_axis(graph, node)
+    assert axis is not None  # of constant weights
+    return rounded_weights(graph, node.inputs[1], axis, usual_scales(graph, node))
 
 
 def _rounded(rows: str, readers: Sequence[str], opset: int) -> Operators:
@@ -128,9 +143,7 @@ def _rounded(rows: str, readers: Sequence[str], opset: int) -> Operators:
 
 def _product(graph: Graph, node: Node, proto: onnx.NodeProto) -> Operators:
     """``proto``, the copy of ``node``, by weights in int8 from rounded rows."""
-    (result,), rows, axis = proto.output, proto.input[0], weight_axis(graph, node)
-    assert axis is not None  # of constant weights
-    weights = rounded_weights(graph, node.inputs[1], axis, usual_scales(graph, node))
+    (result,), rows, axis, weights = proto.output, proto.input[0], weight_axis(graph, node), _weights(graph, node)
     stem = f"{proto.input[1]}_rows_axis{axis}"
     constants: dict[str, np.ndarray] = {
         f"{stem}_q": np.ascontiguousarray(weights.numbers if axis else weights.numbers.T),
