@@ -165,8 +165,8 @@ def _spoken(rng: np.random.Generator, speaker: Speaker, phrases: Sequence[str]) 
 def noise(rng: np.random.Generator, length: int) -> np.ndarray:
     """Of unit loudness, from white to brown."""
     shape = np.arange(1, length // 2 + 2) ** -rng.uniform(0.0, 1.0)
-    noise = np.fft.irfft(np.fft.rfft(rng.standard_normal(length)) * shape, length)
-    return np.asarray(noise / noise.std())
+    sound = np.fft.irfft(np.fft.rfft(rng.standard_normal(length)) * shape, length)
+    return np.asarray(sound / sound.std())
 
 
 def _played(rng: np.random.Generator) -> tuple[np.ndarray, np.ndarray]:
