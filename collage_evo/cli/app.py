@@ -40,7 +40,8 @@ ShapesOption = Annotated[
         "--shapes",
         metavar="SHAPES",
         help="Shapes of dynamic inputs: 'x: [1, 3, 48, 320]', or the sizes alone if one input is dynamic; sizes of "
-        "symbolic dimensions: 'batch: 1, sequence: 128'; auto: the smallest.",
+        "symbolic dimensions: 'batch: 1, sequence: 128'; ranges, for one answer: 'sequence: 1..512'; auto: the "
+        "smallest.",
     ),
 ]
 Data = Annotated[

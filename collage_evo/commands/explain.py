@@ -14,7 +14,7 @@ from pathlib import Path
 
 from collage_evo.answer.baselines import read_baselines
 from collage_evo.backends.base import Backend
-from collage_evo.backends.enumerate import Matches, accepts, matches_of
+from collage_evo.backends.enumerate import Matches, accepts, matches_of, supported_nodes
 from collage_evo.backends.registry import device_of
 from collage_evo.backends.select import select_backends
 from collage_evo.backends.variants import engine_name, rewritten_name
@@ -274,9 +274,8 @@ def _region_answer(space: ExplainedRun, nodes: NodeSet, backend: Backend, chosen
     graph = space.graph
     same_backend = chosen.backend == backend.name
     written = (space.offer(chosen),) if same_backend and chosen.rewrites else ()
-    verdicts = {i: backend.takes(graph, graph.nodes[i]) for i in members(nodes)}
-    if not all(verdicts.values()):
-        declined = [(graph.nodes[i], verdict.reason) for i, verdict in verdicts.items() if not verdict]
+    refused = supported_nodes(graph, backend)[1]
+    if declined := [(graph.nodes[i], refused[i]) for i in members(nodes) if i in refused]:
         not_taken = tuple(NotTaken(node.name, node.op_type, reason) for node, reason in declined)
         return RegionAnswer(backend.name, written, not_taken, "", None)
     apart = space.apart_ms([space.singles(backend.name, node) for node in members(nodes)])

@@ -8,6 +8,8 @@ import numpy as np
 import onnx
 import pytest
 
+from collage_evo.backends.enumerate import supported_nodes
+from collage_evo.backends.registry import get_backend
 from collage_evo.graph.convert.extract import extract
 from collage_evo.graph.convert.read import build_graph
 from collage_evo.graph.ir.graph import Graph, Tensor
@@ -61,3 +63,12 @@ def test_a_size_that_the_model_refuses_to_change_stays(tmp_path: Path) -> None:
     model = prepared(open_rows(batch=1), tmp_path, (1, 5), (1, 3))
     assert searchable(model, 1).graph.tensors["x"].varies == (1,)
     assert [note for note in model.notes if "'batch' of 'x' stays 1: the model refuses another" in note]
+
+
+def test_a_backend_without_open_inputs_takes_no_node_and_says_why(graph: Graph) -> None:
+    taken = {name: supported_nodes(graph, get_backend(name)) for name in ("onnxruntime", "openvino", "ncnn", "tvm")}
+    assert taken["onnxruntime"] == (graph.all_nodes, {})
+    for supported, refused in list(taken.values())[1:]:
+        assert not supported
+        assert len(refused) == len(graph.nodes)
+        assert all("open shapes" in why for why in refused.values())

@@ -6,7 +6,6 @@ import hashlib
 import json
 from dataclasses import dataclass
 
-from collage_evo.backends.capabilities import takes_open_inputs
 from collage_evo.backends.enumerate import Matches, enumerate_matches
 from collage_evo.files import Stored
 from collage_evo.genome.cost_model import Engine
@@ -57,9 +56,6 @@ def find_matches(
         NotSearchable: no backend supports some operator.
     """
     policy, log = run.config.policy, run.reporter.log
-    is_open = model.graph.is_open
-    if is_open:
-        backends = Backends(filter(takes_open_inputs, backends))
     excluded = excluded_engines(baselines, backends, policy, run.limits.budget, log, run.setting.target)
     excluded |= batch_dependent(backends) if run.config.accuracy.batch_invariant else {}
     found = enumerate_matches(
@@ -69,7 +65,7 @@ def find_matches(
         run.setting.target,
         ranges=calibrated.ranges if may_quantise(run.store, run.config) else None,
         left_out=excluded,
-        rewrites=REWRITES if run.config.search.rewrites and not is_open else (),  # they fold sizes
+        rewrites=REWRITES if run.config.search.rewrites and not model.graph.is_open else (),  # they fold sizes
     )
     return Enumerated(key, found, tuple(excluded.items()))
 
