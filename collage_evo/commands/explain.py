@@ -274,7 +274,9 @@ def _region_answer(space: ExplainedRun, nodes: NodeSet, backend: Backend, chosen
     graph = space.graph
     same_backend = chosen.backend == backend.name
     written = (space.offer(chosen),) if same_backend and chosen.rewrites else ()
-    refused = supported_nodes(graph, backend)[1]
+    supported, refused = supported_nodes(graph, backend)
+    if not supported and len(reasons := set(refused.values())) == 1:
+        return RegionAnswer(backend.name, written, (), reasons.pop(), None)
     if declined := [(graph.nodes[i], refused[i]) for i in members(nodes) if i in refused]:
         not_taken = tuple(NotTaken(node.name, node.op_type, reason) for node, reason in declined)
         return RegionAnswer(backend.name, written, not_taken, "", None)
