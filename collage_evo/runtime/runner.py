@@ -38,6 +38,8 @@ class Runner:
 
     def __init__(self, program: Program, target: Target, load: Loader | None = None) -> None:
         self.program = program
+        tensors = [program.tensors[name] for name in program.inputs]
+        self._inputs = [(tensor, None if tensor.dtype == OPAQUE else np.dtype(tensor.dtype)) for tensor in tensors]
         self._load = load or load_piece
         self._threads = target.threads
         waiting = {name for piece in program.pieces if (name := _waits_after_fork(piece, target.threads))}
@@ -81,30 +83,33 @@ class Runner:
         """Notes on work that runs worse than it could, with reasons; complete after the first run."""
         return ()
 
+    def require_fit(self, feeds: Mapping[str, Any]) -> None:
+        """
+        Raises:
+            InputError: an input, a result of :func:`as_value`, is of another dtype or shape.
+        """
+        for tensor, dtype in self._inputs:
+            if dtype is not None:
+                require_fit(feeds[tensor.name], tensor)
+
     def feed(self, feeds: Mapping[str, Any]) -> None:
-        """Check every input, a result of :func:`as_value`, and copy it into the buffers.
+        """Copy every input, which fits, into the buffers.
 
         Inputs with limits are copied before the check: the caller's array may change until the run reads it. A
         refused request does not change the buffers.
 
         Raises:
-            InputError: an input is of another dtype or shape, or an index is outside the tensor that it indexes.
+            InputError: an index is outside the tensor that it indexes.
         """
         if self.program.limits:
             feeds = {**feeds, **{name: np.array(feeds[name]) for name in self.program.limits}}
-        for name in self.program.inputs:
-            value, tensor = feeds[name], self.program.tensors[name]
-            if tensor.dtype != OPAQUE:
-                require_fit(value, tensor)
-        require_inside(feeds, self.program.limits)
-        for name in self.program.inputs:
-            value, tensor = feeds[name], self.program.tensors[name]
-            if name in self._buffers:
-                np.copyto(self._buffers[name], value)
-            elif tensor.dtype == OPAQUE:
-                self._values[name] = value
+            require_inside(feeds, self.program.limits)
+        for tensor, dtype in self._inputs:
+            value = feeds[tensor.name]
+            if tensor.name in self._buffers:
+                np.copyto(self._buffers[tensor.name], value)
             else:
-                self._values[name] = np.ascontiguousarray(value, tensor.dtype).reshape(value.shape)
+                self._values[tensor.name] = value if dtype is None else np.asarray(value, dtype, "C")
 
     def execute(self) -> None:
         """Run once on the input buffers that ``feed`` filled; nothing is copied or allocated here."""
@@ -152,10 +157,11 @@ class Runner:
         """
         if not self._values:  # most programs
             return [self.read(name) for name in names]
-        outputs, copied = list[Any](), set(self.program.inputs)
+        outputs: list[Any] = []
         for name in names:
-            outputs.append(self.read(name) if name in copied or name not in self._values else self._values[name])
-            copied.add(name)
+            # The caller has an input already, and an output that was asked for before.
+            shared = name in self.program.inputs or name in names[: len(outputs)]
+            outputs.append(self.read(name) if shared or name not in self._values else self._values[name])
         return outputs
 
     def hold(self) -> None:
@@ -231,18 +237,20 @@ class Runner:
 
     def _run_open(self, piece: Piece, executable: DynamicExecutable) -> None:
         """Run a piece whose tensors are not all static: the library allocates its outputs."""
-        if missing := [name for name in piece.inputs if name not in self._buffers and name not in self._values]:
-            raise InputError(f"{missing[0]!r} holds nothing: call feed before")
-        inputs = [self._buffers.get(name, self._values.get(name)) for name in piece.inputs]
+        values, buffers = self._values, self._buffers
+        try:
+            inputs = [values[name] if name in values else buffers[name] for name in piece.inputs]
+        except KeyError as missing:
+            raise InputError(f"{missing} holds nothing: call feed before") from None
         try:
             outputs = executable.run(inputs)
         except Exception as error:  # each library has its own for shapes and values that an operator refuses
             raise InputError(f"{piece.backend} cannot run the model on these inputs: {one_line(error)}") from error
         for name, value in zip(piece.outputs, outputs, strict=True):
-            if name in self._buffers:
-                np.copyto(self._buffers[name], value)
+            if name in buffers:
+                np.copyto(buffers[name], value)
             else:
-                self._values[name] = value
+                values[name] = value
 
 
 def _handed_over(program: Program) -> set[str]:
@@ -263,7 +271,7 @@ def runner_of(program: Program, target: Target, load: Loader | None = None) -> R
 
 def as_value(value: Any, tensor: Tensor) -> Any:
     """``value`` as ONNX Runtime would read it: a list gets the model's type, an array retains its own."""
-    if tensor.dtype == OPAQUE or type(value) is np.ndarray:
+    if type(value) is np.ndarray or tensor.dtype == OPAQUE:
         return value
     numpy = None if isinstance(value, np.ndarray) else getattr(value, "numpy", None)  # as of a PyTorch tensor
     if hasattr(value, "data_type"):  # an OrtValue, also of a type that NumPy lacks
@@ -298,15 +306,9 @@ def require_fit(value: Any, tensor: Tensor) -> None:
     Raises:
         InputError: ``value`` is of another dtype or shape than the input ``tensor``.
     """
-    shape = tensor.shape
-    if value.shape == shape and value.dtype == tensor.dtype:
-        return  # most requests
-    fits = (
-        np.dtype(value.dtype).newbyteorder("=") == tensor.dtype
-        and len(value.shape) == len(shape)
-        and all(expected in (-1, size) for expected, size in zip(shape, value.shape, strict=True))
-    )
-    if not fits:
+    of_type = value.dtype == tensor.dtype or np.dtype(value.dtype).newbyteorder("=") == tensor.dtype
+    of_rank = len(value.shape) == len(tensor.shape)
+    if not of_type or not of_rank or [k for k, n in zip(tensor.shape, value.shape, strict=True) if k not in (-1, n)]:
         raise InputError(f"input '{tensor.name}' is {written(value)}; this model takes {_open(tensor)}")
 
 

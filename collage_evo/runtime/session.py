@@ -8,6 +8,8 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
+import numpy as np
+
 from collage_evo.backends.base import Target
 from collage_evo.backends.registry import device_of, get_backend
 from collage_evo.backends.variants import engine_name
@@ -21,6 +23,9 @@ from collage_evo.runtime.program import Piece, Program
 from collage_evo.runtime.runner import Loader, Runner, as_value, closed, runner_of, written
 from collage_evo.runtime.signature import ModelMetadata, NodeArg, Signature, signature_of_program
 from collage_evo.runtime.timing import Clock
+
+RECENT = 1024
+"""Shapes of requests that a session remembers as fitting."""
 
 
 @dataclass(frozen=True)
@@ -59,6 +64,7 @@ class Session(contextlib.AbstractContextManager["Session"]):
         self._programs = (*programs, *([fallback] if fallback else []))
         self._inputs, self._outputs = first.inputs, first.outputs
         self._tensors = {name: first.tensors[name] for name in first.inputs}
+        self._input_names = frozenset(first.inputs)
         self._signature = signature or signature_of_program(first)
         self._target = target
         self.selected: Selected | None = None
@@ -72,9 +78,9 @@ class Session(contextlib.AbstractContextManager["Session"]):
         self._fallback = fallback.late if fallback else None
         self._open: Runner | None = None
         self._current = next(iter(self._runners.values()))
-        static = all(tensor.static for tensor in self._tensors.values())
-        self._only = self._current if static and fallback is None and len(self._runners) == 1 else None
-        """The only runner, where there is one: its own errors name shapes that do not fit."""
+        self._all_arrays = all(tensor.dtype != OPAQUE for tensor in self._tensors.values())
+        self._recent: dict[Any, Runner] = {}
+        """The runner for shapes and dtypes that were fed, where all inputs are arrays."""
         self._closed = False
         LINEAGE.register(self)
 
@@ -198,13 +204,25 @@ class Session(contextlib.AbstractContextManager["Session"]):
         return names
 
     def _values(self, feeds: Mapping[str, Any]) -> dict[str, Any]:
-        self._require_names(feeds)
-        return {name: as_value(feeds[name], self._tensors[name]) for name in self._inputs}
+        if type(feeds) is not dict or feeds.keys() != self._input_names:
+            self._require_names(feeds)
+        return {
+            name: value if type(value := feeds[name]) is np.ndarray else as_value(value, tensor)
+            for name, tensor in self._tensors.items()
+        }
 
     def _feed(self, values: Mapping[str, Any]) -> None:
         if self._closed:
             closed()
-        runner = self._runner(values)
+        kinds = self._all_arrays and tuple([(value.shape, value.dtype) for value in values.values()])
+        runner = self._recent.get(kinds)
+        if runner is None:
+            runner = self._runner(values)
+            runner.require_fit(values)
+            if len(self._recent) == RECENT:
+                self._recent.clear()
+            if kinds:
+                self._recent[kinds] = runner
         runner.feed(values)
         self._current = runner
 
@@ -304,7 +322,7 @@ class Session(contextlib.AbstractContextManager["Session"]):
             self._closed = True
             for runner in (*self._runners.values(), *([self._open] if self._open else [])):
                 runner.close()
-            self._runners, self._open, self._fallback = {}, None, None
+            self._runners, self._recent, self._open, self._fallback = {}, {}, None, None
 
     def __exit__(self, *exception: object) -> None:
         self.close()
@@ -314,7 +332,7 @@ class Session(contextlib.AbstractContextManager["Session"]):
             closed()
         if not isinstance(feeds, (dict, Mapping)):
             raise InputError(f"inputs are no dictionary: give an array for each of {', '.join(self._inputs)}")
-        if unknown := set(feeds) - set(self._inputs):
+        if unknown := set(feeds) - self._input_names:
             if fixed := sorted(unknown.intersection(self._signature.compiled_in)):
                 raise InputError(
                     f"input '{fixed[0]}' has a value in the model's file, which is compiled in: to feed it, take "
@@ -326,8 +344,6 @@ class Session(contextlib.AbstractContextManager["Session"]):
                 raise InputError(f"input '{name}' is missing")
 
     def _runner(self, values: Mapping[str, Any]) -> Runner:
-        if self._only is not None and not self._closed:
-            return self._only
         shapes = tuple(
             values[name].shape if tensor.static else None for name, tensor in self._tensors.items()
         )

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
+from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
 from collage_evo.errors import InputError
@@ -62,13 +63,24 @@ class Signature:
         Raises:
             InputError: sizes of one name differ in the shapes of ``values``.
         """
-        seen: dict[str, tuple[str, int]] = {}
+        for name, (first, axis), *others in self._shared:
+            for other, k in others:
+                try:
+                    sizes = values[first].shape[axis], values[other].shape[k]
+                except (AttributeError, IndexError):  # a rank that does not fit is found where inputs are read
+                    continue
+                if sizes[0] != sizes[1]:
+                    raise InputError(f"'{name}' is {sizes[0]} in input '{first}' and {sizes[1]} in '{other}'")
+
+    @cached_property
+    def _shared(self) -> list[tuple[Any, ...]]:
+        """The names of sizes that several axes have, each with these axes and their inputs."""
+        axes: dict[str, list[tuple[str, int]]] = {}
         for arg in self.inputs:
-            for name, size in zip(arg.shape, getattr(values[arg.name], "shape", ()), strict=False):
-                here = arg.name, size
-                first, first_size = seen.setdefault(name, here) if isinstance(name, str) else here
-                if size != first_size:
-                    raise InputError(f"'{name}' is {first_size} in input '{first}' and {size} in '{arg.name}'")
+            for axis, name in enumerate(arg.shape):
+                if isinstance(name, str):
+                    axes.setdefault(name, []).append((arg.name, axis))
+        return [(name, *places) for name, places in axes.items() if len(places) > 1]
 
 
 def signature_of(model: onnx.ModelProto, outputs: Sequence[onnx.ValueInfoProto] = ()) -> Signature:

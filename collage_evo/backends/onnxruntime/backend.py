@@ -229,8 +229,9 @@ class _Loaded:
 
     def run(self, inputs: Sequence[Any]) -> list[Any]:
         feeds = dict(zip(self._inputs, inputs, strict=True))
-        if self._usual:  # found once: the library makes a new list of its outputs on each access
-            return list(self._session.run(None, feeds))
+        if self._usual:  # found once, as the names are: the library makes a new list of its outputs on each access
+            outputs: list[Any] = self._session.run(self._outputs, feeds)
+            return outputs
         return run_session(self._session, feeds)
 
 
