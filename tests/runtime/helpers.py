@@ -1,5 +1,6 @@
 """Compiled programs of tiny models for the tests of the runtime."""
 
+from collections.abc import Sequence
 from pathlib import Path
 
 import numpy as np
@@ -58,3 +59,10 @@ def sums(rows: int | str, width: int | str = 4) -> onnx.ModelProto:
     model.producer_name, model.domain, model.model_version = "a test", "org.example", 7
     onnx.helper.set_model_props(model, {"character": "a\nb"})
     return model
+
+
+def in_a_row(programs: Sequence[Program]) -> Program:
+    """One program of the pieces of ``programs``, each of which reads what those before it make."""
+    tensors = {name: tensor for program in programs for name, tensor in program.tensors.items()}
+    pieces = tuple(piece for program in programs for piece in program.pieces)
+    return Program(pieces, programs[0].inputs, programs[-1].outputs, tensors)

@@ -187,7 +187,8 @@ class OnnxRuntimeBackend(Backend):
     def load(
         self, workdir: Path, target: Target, variant: Variant, inputs: Tensors, outputs: Tensors
     ) -> Executable:
-        session = self.open_session(workdir / FILES.get(variant.name, FILES["default"]), target, variant)
+        path, open_inputs = workdir / FILES.get(variant.name, FILES["default"]), not all(t.static for t in inputs)
+        session = _session(path, target, variant, cores=self._cores, open_inputs=open_inputs)
         check_borders(session, inputs, outputs)
         return _Loaded(session)
 
@@ -291,10 +292,11 @@ def _session(
     optimised: Path | None = None,
     cores: Sequence[int] = (),
     profile: Path | None = None,
+    open_inputs: bool = False,
 ) -> Any:
     """A session that writes its optimised graph to ``optimised`` and its kernel times to ``profile``, if given.
 
-    ``cores``: of its threads, if they are fixed.
+    ``cores``: of its threads, if they are fixed. ``open_inputs``: whether inputs have sizes that follow the request.
     """
     import onnxruntime as ort
 
@@ -303,7 +305,7 @@ def _session(
         options.intra_op_num_threads = target.threads
         options.log_severity_level = 4
         return _open(path, options)
-    options = session_options(session_settings(target.threads, variant))
+    options = session_options(session_settings(target.threads, variant, open_inputs))
     if optimised is not None:
         options.optimized_model_filepath = str(optimised)
     if profile is not None:

@@ -153,6 +153,7 @@ class OnnxRuntimePiece : public Piece {
         if (level == levels.end()) throw std::runtime_error("a piece of onnxruntime has no such optimisation level");
         check(ort->SetSessionGraphOptimizationLevel(made, level->second));
         check(ort->SetSessionLogSeverityLevel(made, ORT_LOGGING_LEVEL_ERROR));
+        if (data.settings.count("enable_mem_pattern")) check(ort->DisableMemPattern(made));
         for (const auto& [name, value] : data.settings)
             if (name.find('.') != std::string::npos)
                 check(ort->AddSessionConfigEntry(made, name.c_str(), value.c_str()));

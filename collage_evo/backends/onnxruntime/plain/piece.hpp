@@ -10,12 +10,15 @@ struct OnnxRuntimePiece : Piece {
     OnnxRuntimePiece(const std::string& folder, const PieceData& manifest, Tensors& tensors) : Piece(manifest, tensors) {
         static Ort::Env env(ORT_LOGGING_LEVEL_ERROR, "pipeline");
         static const std::map<std::string, GraphOptimizationLevel> levels{
-            {"ORT_ENABLE_EXTENDED", ORT_ENABLE_EXTENDED}, {"ORT_ENABLE_ALL", ORT_ENABLE_ALL}};
+            {"ORT_DISABLE_ALL", ORT_DISABLE_ALL},
+            {"ORT_ENABLE_EXTENDED", ORT_ENABLE_EXTENDED},
+            {"ORT_ENABLE_ALL", ORT_ENABLE_ALL}};
         Ort::SessionOptions options;
         options.SetIntraOpNumThreads(std::stoi(manifest.settings.at("intra_op_num_threads")));
         options.SetInterOpNumThreads(std::stoi(manifest.settings.at("inter_op_num_threads")));
         options.SetExecutionMode(ORT_SEQUENTIAL);
         options.SetGraphOptimizationLevel(levels.at(manifest.settings.at("graph_optimization_level")));
+        if (manifest.settings.count("enable_mem_pattern")) options.DisableMemPattern();
         for (const auto& [name, value] : manifest.settings)
             if (name.find('.') != std::string::npos) options.AddConfigEntry(name.c_str(), value.c_str());
         session = Ort::Session(env, (folder + "/" + manifest.files[0]).c_str(), options);

@@ -44,6 +44,7 @@ def session_options(settings: Mapping[str, str]) -> Any:
     options.inter_op_num_threads = int(settings["inter_op_num_threads"])
     options.execution_mode = getattr(ort.ExecutionMode, settings["execution_mode"])
     options.graph_optimization_level = getattr(ort.GraphOptimizationLevel, settings["graph_optimization_level"])
+    options.enable_mem_pattern = settings.get("enable_mem_pattern") != "0"
     options.log_severity_level = 4  # what it would log as an error, it raises too
     for name, value in settings.items():
         if "." in name:
