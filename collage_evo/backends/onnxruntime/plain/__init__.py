@@ -54,8 +54,8 @@ def session_settings(threads: int, variant: Variant, open_inputs: bool = False) 
         # microseconds, one after the other, some 6 shorter.
         "session.force_spinning_stop": "1",
         # The library keeps a plan of its memory for each shape that it has seen, and drops none: 4 kB a shape for 100
-        # products side by side (ONNX Runtime 1.32). Without them runs took 0.94 to 1.0 times as long (4 to 128 tokens in
-        # 6 layers of width 384; Xeon, 1 thread, beside other work).
+        # products side by side (ONNX Runtime 1.32). Without them runs took 0.94 to 1.0 times as long (4 to 128 tokens
+        # in 6 layers of width 384; Xeon, 1 thread, beside other work).
         **({"enable_mem_pattern": "0"} if open_inputs else {}),
         **({} if variant == ROUNDED_BLOCKS else EXACT_BLOCKS),
     }
