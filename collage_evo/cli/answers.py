@@ -193,7 +193,8 @@ def export(
 
 def _export_files(run: Path, to: Path, form: Form, as_json: bool) -> None:
     from collage_evo.export import FORMS
-    from collage_evo.export.context_model import MODEL, SOURCE
+    from collage_evo.export.context_model import SOURCE
+    from collage_evo.export.plain import MODEL
 
     done = FORMS[form](run, to)
     if as_json:
@@ -205,6 +206,8 @@ def _export_files(run: Path, to: Path, form: Form, as_json: bool) -> None:
         print(f"written: {Path(done.directory, MODEL)}, for sessions of ONNX Runtime with the provider")
         print(f"{SOURCE} of the package onnxruntime-ep-collage (plugins/onnxruntime_ep)")
         return
+    if done.one_file:
+        print(f"one file, {done.one_file}")
     print(f"written: {done.directory}; README.md says how to load it. To check it (--cpp: in C++ too):")
     for name in done.folders:
         print(f"    {shell_python()} {shlex.quote(str(Path(done.directory, name, 'check.py')))}")

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from functools import partial
 from pathlib import Path
 from typing import Annotated
 
@@ -19,6 +20,10 @@ def compare(
         Path | None, typer.Option("--against", metavar="FILE", help="The model's own ONNX file (default: the run's).")
     ] = None,
     data: Data = None,
+    shapes: Annotated[
+        str | None,
+        typer.Option(metavar="SIZES", help="Sizes of open inputs: 'ids: [1, 1..512]' (default: the run's)."),
+    ] = None,
     budget: Annotated[
         str | None, typer.Option("--budget", metavar="B", help="Largest error (default: the artifact's budget).")
     ] = None,
@@ -41,6 +46,7 @@ def compare(
     Exit code 4: it is slower; 5: it exceeds the budget, or does not run on this machine.
     """
     from collage_evo.accuracy.budget import budget_option
+    from collage_evo.cli.shapes import shape_values
     from collage_evo.commands.compare import compare as compare_one
     from collage_evo.commands.compared import subjects
     from collage_evo.report.comparison import print_comparison, verdict
@@ -48,7 +54,7 @@ def compare(
 
     allowed, code = None if budget is None else budget_option(budget), 0
     comparisons = []
-    for compared in subjects(artifact, against, data, trust):
+    for compared in subjects(artifact, against, data, trust, partial(shape_values, shapes)):
         with reporter() as progress:
             comparisons.append(compare_one(compared, progress, allowed, libraries or (), seconds, at_least, front))
         code = max(code, comparisons[-1].exit_code(at_least))

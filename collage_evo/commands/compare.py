@@ -14,7 +14,7 @@ from pathlib import Path
 
 from collage_evo.accuracy.judge import Judgement
 from collage_evo.accuracy.limits import Limits, beyond
-from collage_evo.accuracy.samples import Sample, write_samples
+from collage_evo.accuracy.samples import Sample, Split, write_samples
 from collage_evo.answer.baselines import Baseline, measure_as_it_comes
 from collage_evo.answer.race import Race, race
 from collage_evo.answer.sequential import Ratio, Stopping
@@ -29,6 +29,7 @@ from collage_evo.genome.failure import Failure
 from collage_evo.graph.check.edges import chooses
 from collage_evo.graph.ir.weights import all_weight_bytes
 from collage_evo.graph.load.inputs import random_inputs
+from collage_evo.graph.load.open_shapes import OpenShapes
 from collage_evo.graph.prepare import PreparedModel
 from collage_evo.hardware.presence import Lookout
 from collage_evo.hardware.private import machine_directory
@@ -40,7 +41,14 @@ from collage_evo.report.stage import Stage
 from collage_evo.run.context import RunContext, Workplace
 from collage_evo.run.samples import model_file
 from collage_evo.run.stages.model import lay_out, run_once
-from collage_evo.run.stages.samples import HELD_OUT_SECONDS, expected_of, noise_of_choices, require_finite
+from collage_evo.run.stages.samples import (
+    HELD_OUT_SECONDS,
+    expected_of,
+    noise_of_choices,
+    random_samples,
+    require_finite,
+    timed_samples,
+)
 from collage_evo.runtime.artifact import read_artifact
 
 RANDOM_SAMPLES = 16
@@ -122,14 +130,19 @@ def _opened(compared: ComparedArtifact, reporter: Reporter) -> Iterator[tuple[Ru
 
 
 def _prepared(place: Workplace, compared: ComparedArtifact) -> tuple[PreparedModel, Path]:
-    model = run_once(compared.config, model_file(compared.config), [sample.feeds for sample in compared.samples[:1]])
+    file, inputs, shapes = model_file(compared.config), compared.samples, compared.shapes
+    if isinstance(shapes, OpenShapes):
+        inputs = inputs or random_samples(file.declared, shapes).held_out
+        feeds, weights = timed_samples(Split((), inputs, (), len(inputs)), shapes)
+        model = replace(run_once(compared.config, file, feeds, is_open=True), weights=weights)
+    else:
+        model = run_once(compared.config, file, [sample.feeds for sample in inputs[:1]])
+        seeds = range(3000, 3000 + RANDOM_SAMPLES)
+        inputs = inputs or tuple(Sample(random_inputs(model.original, k, shapes, model.fixed)) for k in seeds)
     lay_out(place, model)
     if not compared.config.verify.keeps_nonfinite:
         require_finite(model, compared.samples)
-    shapes = {name: tuple(sizes) for name, sizes in compared.shapes.items()}
-    feeds = (random_inputs(model.original, 3000 + k, shapes, model.fixed) for k in range(RANDOM_SAMPLES))
     samples = place.work / "compared.npz"
-    inputs = compared.samples or tuple(map(Sample, feeds))
     judged = expected_of(model, inputs, lambda count: HELD_OUT_SECONDS)
     write_samples(samples, judged)
     return noise_of_choices(model, judged) if chooses(model.original) else model, samples
@@ -191,7 +204,7 @@ def _comparison(
     target = read_artifact(compared.artifact).target
     return Comparison(
         artifact=str(compared.artifact),
-        shapes=compared.shapes,
+        shapes=compared.shapes.written if isinstance(compared.shapes, OpenShapes) else compared.shapes,
         file=compared.file,
         threads=target.threads,
         cpu=this_machine().cpu,

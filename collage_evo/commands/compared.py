@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
@@ -12,19 +12,30 @@ from collage_evo.accuracy.samples import Sample, read_samples
 from collage_evo.answer.delivery import MODEL, OBJECTIVE
 from collage_evo.config import Config, parse_config
 from collage_evo.errors import InputError
+from collage_evo.graph.load.load import ModelFile
+from collage_evo.graph.load.open_shapes import OpenShapes, Shapes
 from collage_evo.report.finished import result_in
 from collage_evo.report.places import home_of
 from collage_evo.run.directory import CONFIG, links_in
 from collage_evo.run.profiles import with_shapes
 from collage_evo.run.recorded import RecordedRun, read_runs
-from collage_evo.run.samples import model_file, samples_of_shapes
+from collage_evo.run.samples import (
+    OPEN_SHAPES,
+    FixedShapes,
+    model_file,
+    samples_in,
+    samples_of_shapes,
+    shapes_of_run,
+)
+from collage_evo.run.store import Store
 from collage_evo.run.trusted import CACHE, outward, require_noted
-from collage_evo.runtime.artifact import Artifact, read_artifact
+from collage_evo.runtime.artifact import Artifact, Profile, read_artifact
 from collage_evo.runtime.manifest import BEST
 from collage_evo.runtime.package import is_package, select_variant
 from collage_evo.runtime.program import Program
 
-Shapes = dict[str, list[int]]
+Sizes = Callable[[ModelFile], Mapping[str, Any]]
+"""Gives the keys of ``model`` for the sizes that the user asks for; none where there are none."""
 
 
 @dataclass(frozen=True)
@@ -33,7 +44,7 @@ class ComparedArtifact:
 
     Attributes:
         artifact: its directory.
-        shapes: of its inputs in this profile.
+        shapes: of its inputs in this profile, or those that its open inputs are compared at.
         config: of the run that made it; defaults where that is not known. ``model.source`` is the file that it is
             compared with.
         file: that file, in words.
@@ -45,7 +56,7 @@ class ComparedArtifact:
     """
 
     artifact: Path
-    shapes: Shapes
+    shapes: Shapes | OpenShapes
     config: Config
     file: str
     samples: tuple[Sample, ...]
@@ -62,19 +73,21 @@ class ComparedArtifact:
 
 
 def subjects(
-    place: Path, against: Path | None, data: str | None, trust: bool = False
+    place: Path, against: Path | None, data: str | None, trust: bool = False, sizes: Sizes = lambda file: {}
 ) -> tuple[ComparedArtifact, ...]:
-    """Each profile of the artifact at ``place``, or of the answer of the run there.
+    """Each profile of the artifact at ``place``, or of the answer of the run there; one with open inputs for each of
+    the fixed shapes in ``sizes``.
 
     Args:
         place: an artifact, or a run directory.
         against: the user's file, if not the one that the run recorded.
         data: samples, in the format of ``data.source``, instead of those that the run saved.
         trust: use the metric's function, the cache and the links that ``place`` names, whoever wrote them.
+        sizes: of open inputs; by default those of ``data``, or those that the run was made for.
 
     Raises:
         InputError: neither is there, no file to compare it with is known, or it names something that
-            this user has not named before.
+            this user has not named before; or no sizes of its open inputs are known, or it has none.
     """
     is_run = (place / CONFIG).is_file() or ((place / BEST).is_dir() and not is_package(place))
     inside = place if is_run else place.absolute().parent
@@ -86,26 +99,26 @@ def subjects(
     artifact = select_variant(artifact).directory
     made_by = read_artifact(artifact)
     runs = read_runs(directory) if of_run else ()
-    artifacts = []
+    artifacts: list[ComparedArtifact] = []
     for index, profile in enumerate(made_by.profiles):
-        shapes = {name: list(profile.program.tensors[name].shape) for name in _static(profile.program)}
         run = runs[index] if index < len(runs) else None
         if run is not None and directory != inside:  # an answer of pick has a result of its own
             run = replace(run, result=result_in(inside) or run.result)
-        artifacts.append(_compared(artifact, made_by, shapes, profile.info, run, against, data, trust))
+        artifacts += _compared(artifact, made_by, profile, run, against, data, trust, sizes)
     return tuple(artifacts)
 
 
 def _compared(
     artifact: Path,
     made_by: Artifact,
-    shapes: Shapes,
-    info: Mapping[str, Any],
+    profile: Profile,
     run: RecordedRun | None,
     against: Path | None,
     data: str | None,
     trust: bool,
-) -> ComparedArtifact:
+    sizes: Sizes,
+) -> Iterator[ComparedArtifact]:
+    info = profile.info
     sha256 = str(info.get(MODEL, {}).get("sha256", ""))
     if against is None and (run is None or not run.original.exists()):
         called = info.get(MODEL, {}).get("name", "")
@@ -123,21 +136,45 @@ def _compared(
         judged = info.get("accuracy", {})
         said |= {**target, "search.objective": info.get(OBJECTIVE, "latency")}
         said |= {"accuracy.metric": judged.get("metric", ""), "accuracy.over": judged.get("over", "all")}
-    config = with_shapes(parse_config({"model": {"source": source}, **base}, said, "compare"), shapes)
+    config = parse_config({"model": {"source": source}, **base}, said, "compare")
     asked = ("accuracy.metric", CACHE)  # the user of this command names the data
     links = links_in(run.directory) if run else ()
     require_noted({*outward(config, artifact, asked), *links}, artifact, trust)
-    samples, sample_source = _samples(config, shapes, run)
-    if (metric := config.accuracy.metric) and not samples:
-        raise InputError(f"{artifact} was made with the metric {metric}: give samples for it with --data")
     sha256 = sha256 or (str(run.result.model["sha256"]) if run else "")
-    return ComparedArtifact(artifact, shapes, config, file, samples, sample_source, sha256, info, run)
+    keys = sizes(model_file(config))
+    for shapes in _shapes(artifact, profile.program, config, keys, run):
+        shaped = with_shapes(config, {} if isinstance(shapes, OpenShapes) else shapes)
+        samples, sample_source = _samples(shaped, shapes, None if keys else run)
+        if (metric := config.accuracy.metric) and not samples:
+            raise InputError(f"{artifact} was made with the metric {metric}: give samples for it with --data")
+        yield ComparedArtifact(artifact, shapes, shaped, file, samples, sample_source, sha256, info, run)
 
 
-def _samples(config: Config, shapes: Shapes, run: RecordedRun | None) -> tuple[tuple[Sample, ...], str]:
+def _shapes(
+    artifact: Path, program: Program, config: Config, keys: Mapping[str, Any], run: RecordedRun | None
+) -> Sequence[Shapes | OpenShapes]:
+    """The shapes to compare ``program`` at: its own; of open inputs those of ``keys``, of the data, or of the run."""
+    if all(min(program.tensors[name].shape, default=0) >= 0 for name in program.inputs):
+        if keys:
+            raise InputError(f"{artifact} has fixed shapes: leave out --shapes")
+        return [{name: list(program.tensors[name].shape) for name in _static(program)}]
+    if keys or config.data.source is not None:
+        found = shapes_of_run(config.replacing("model", **keys), model_file(config))
+        return found.profiles if isinstance(found, FixedShapes) else [found]
+    if run is None or (recorded := Store(run.directory).get(OPEN_SHAPES, OpenShapes)) is None:
+        raise InputError(f"{artifact} takes inputs of many sizes: give samples with --data, or sizes with --shapes")
+    return [recorded]
+
+
+def _samples(
+    config: Config, shapes: Shapes | OpenShapes, run: RecordedRun | None
+) -> tuple[tuple[Sample, ...], str]:
     """Samples to judge it on: given data, else those that the run saved and its search has not seen."""
     if config.data.source is not None:
-        return samples_of_shapes(config, shapes, model_file(config)), f"of {config.data.source}"
+        file, source = model_file(config), f"of {config.data.source}"
+        if isinstance(shapes, OpenShapes):
+            return samples_in(config, shapes, file), source
+        return samples_of_shapes(config, shapes, file), source
     held_out_file = run.directory / "work" / "held_out.npz" if run else None
     if held_out_file is not None and held_out_file.exists() and (samples := read_samples(held_out_file)):
         random = run is not None and run.result.accuracy.random

@@ -20,12 +20,12 @@ import onnx
 from onnx import TensorProto, helper
 
 from collage_evo.errors import InputError
-from collage_evo.export.plain import Exported, export_plain
+from collage_evo.export.plain import MODEL, Exported, export_plain
 from collage_evo.runtime.artifact import Artifact, read_artifact
 from collage_evo.runtime.manifest import BEST
 from collage_evo.runtime.signature import NodeArg
 
-MODEL, FOLDER, INDEX = "model.onnx", "pieces", "answer.json"
+FOLDER, INDEX = "pieces", "answer.json"
 SOURCE = "CollageEvo"
 SCHEMA = 1
 _DOMAIN = "com.microsoft"

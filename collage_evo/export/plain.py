@@ -16,11 +16,13 @@ from collage_evo.export.folder import Answered, write_folder
 from collage_evo.export.sources import Sources, stored_samples
 from collage_evo.report.finished import result_in
 from collage_evo.report.places import home_of
+from collage_evo.report.words import title
 from collage_evo.run.profiles import FOLDER
 from collage_evo.runtime.artifact import Artifact, Profile, read_artifact
 from collage_evo.runtime.manifest import BEST
 from collage_evo.runtime.program import Program
 
+MODEL = "model.onnx"
 OPEN = "open"
 """The folder for inputs of any other shapes."""
 _RUNS, _SECONDS = 5, 900
@@ -30,11 +32,12 @@ _README = "README.md"
 @dataclass(frozen=True)
 class Exported:
     """Result of an export: the folder, the purpose of each folder in it (``.`` is itself), and the output of its
-    check."""
+    check; ``one_file``: that file and its library, if it is all that the answer needs."""
 
     directory: str
     folders: Mapping[str, str]
     checks: Mapping[str, str]
+    one_file: str = ""
 
 
 def export_plain(run: Path, directory: Path) -> Exported:
@@ -55,7 +58,7 @@ def export_plain(run: Path, directory: Path) -> Exported:
     directory.parent.mkdir(parents=True, exist_ok=True)
     with tempfile.TemporaryDirectory(dir=directory.parent, prefix=f".{directory.name}-") as place:
         work = Path(place) / directory.name
-        folders, checks = {}, {}
+        folders, checks, one_file = {}, {}, ""
         for name, profile, runs in _parts(run, artifact):
             folder = work / name
             folder.mkdir(parents=True, exist_ok=True)
@@ -63,8 +66,10 @@ def export_plain(run: Path, directory: Path) -> Exported:
             folders[name], checks[name] = _format_shapes(profile.program), _check(folder)
         if "." not in folders:
             (work / _README).write_text(_overview(folders))
+        elif len(artifact.program.pieces) == 1 and list(work.glob("*.onnx*")) == [work / MODEL]:
+            one_file = f"{MODEL}, for {title(artifact.program.pieces[0].backend)} in any language"
         work.replace(directory)
-    return Exported(str(directory), folders, checks)
+    return Exported(str(directory), folders, checks, one_file)
 
 
 def _parts(run: Path, artifact: Artifact) -> list[tuple[str, Profile, Sequence[Path]]]:

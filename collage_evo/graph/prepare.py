@@ -180,8 +180,24 @@ def prepare_model(
         others = f" and {len(compiled) - 1} other inputs have values" if compiled[1:] else " has a value"
         notes += (f"{compiled[0]!r}{others} in the model's file: a session cannot be fed with any other",)
     notes += tuple(f"no input was found that takes both branches of {name!r}" for name in unchecked)
-    identity = loaded.name, digest(model), model, loaded.dynamic
+    identity = loaded.name, _digest_of_open(model) if is_open else digest(model), model, loaded.dynamic
     return PreparedModel(*identity, pairs, noise, types, notes, unchecked, declared, tuple(edges), fixed, run_s)
+
+
+def _digest_of_open(model: onnx.ModelProto) -> str:
+    """The digest of what the user's file says: the sizes that were seen depend on the inputs that were there."""
+    graph = model.graph
+    kept = [[copy.deepcopy(value) for value in side] for side in (graph.value_info, graph.input, graph.output)]
+    del graph.value_info[:]
+    for dim in (dim for value in graph.input for dim in value.type.tensor_type.shape.dim):
+        dim.ClearField("denotation")
+    for value in graph.output:
+        value.ClearField("type")
+    found = digest(model)
+    for side, values in zip((graph.value_info, graph.input, graph.output), kept, strict=True):
+        del side[:]
+        side.extend(values)
+    return found
 
 
 def _first_runs(

@@ -73,7 +73,7 @@ class Comparison:
     """
 
     artifact: str
-    shapes: Mapping[str, Sequence[int]]
+    shapes: Mapping[str, Sequence[int | str]]
     file: str
     threads: int
     cpu: str

@@ -169,11 +169,12 @@ def format_count(number: int, what: str) -> str:
     return f"{number} {what}{'' if number == 1 else 's'}"
 
 
-def format_shapes(shapes: Mapping[str, Sequence[int] | None]) -> str:
-    """Shapes of inputs by name; None for any. Of more than ``MOST_ALIKE`` equal ones it names the first input."""
+def format_shapes(shapes: Mapping[str, Sequence[int | str] | None]) -> str:
+    """Shapes of inputs by name, sizes or their ranges; None for any. Of more than ``MOST_ALIKE`` equal ones it names
+    the first input."""
     alike: dict[str, list[str]] = {}
     for name, shape in shapes.items():
-        alike.setdefault("any" if shape is None else str(list(shape)), []).append(name)
+        alike.setdefault("any" if shape is None else f"[{', '.join(map(str, shape))}]", []).append(name)
     parts = []
     for written, names in alike.items():
         many = len(names) > MOST_ALIKE

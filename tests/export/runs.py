@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -25,6 +25,7 @@ from collage_evo.graph.normalise.normalise import normalise
 from collage_evo.graph.reference.reference import reference_outputs
 from collage_evo.hardware.processor import level
 from collage_evo.hardware.target import Target
+from collage_evo.models.weights import normal
 from collage_evo.patterns.match import Placement, Region
 from collage_evo.precision.quantise.arithmetic import Arithmetic
 from collage_evo.precision.quantise.ranges import calibrate
@@ -33,6 +34,8 @@ from collage_evo.precision.transforms.edits import numerics_of
 from collage_evo.runtime.artifact import Profile, write_artifact
 from collage_evo.runtime.program import Program
 from collage_evo.runtime.signature import signature_of
+from tests.runtime.helpers import in_a_row, whole
+from tests.support.models import TinyNet
 
 TARGET = Target()
 
@@ -126,3 +129,57 @@ def _write(
 ) -> None:
     assert isinstance(program, Program), program
     write_artifact(folder / "best.collage", [Profile(program, info)], TARGET, signature_of(model), fallback)
+
+
+POSITIONS = 64
+"""The most tokens that ``encoder`` takes."""
+
+
+HIDDEN = 16
+
+
+def _embedded(net: TinyNet, output: str = "") -> str:
+    """Of each token of int64 ``ids`` [b, t] its vector, and that of its place."""
+    ids = net.input("ids", ("b", "t"), onnx.TensorProto.INT64)
+    zero, one = (net.const(np.array(number, np.int64)) for number in (0, 1))
+    places = net.op("Range", zero, net.op("Gather", net.op("Shape", ids), one), one)
+    tables = [net.const(normal(net.rng, (rows, HIDDEN), 1.0)) for rows in (30, POSITIONS)]
+    rows = [net.op("Gather", table, given) for table, given in zip(tables, (ids, places), strict=True)]
+    return net.op("Add", *rows, output=output)
+
+
+def _attended(net: TinyNet, x: str) -> str:
+    net.rng = np.random.default_rng(1)
+    query, key, value = (net.linear(x, HIDDEN, HIDDEN) for _ in range(3))
+    scores = net.op("MatMul", query, net.op("Transpose", key, perm=[0, 2, 1]))
+    return net.op("Add", net.op("MatMul", net.op("Softmax", scores, axis=-1), value), x, output="y")
+
+
+def encoder() -> onnx.ModelProto:
+    """int64 ``ids`` [b, t] to ``y`` [b, t, HIDDEN]."""
+    net = TinyNet("encoder", 0)
+    return net.model(_attended(net, _embedded(net)))
+
+
+def halves() -> list[onnx.ModelProto]:
+    """The same as two models, of which the second reads what the first makes."""
+    first, second = TinyNet("first", 0), TinyNet("second", 0)
+    embedded = first.model(_embedded(first, "x"))
+    return [embedded, second.model(_attended(second, second.input("x", ("b", "t", HIDDEN))))]
+
+
+def of_tokens(shapes: Iterable[tuple[int, int]]) -> list[dict[str, np.ndarray]]:
+    """Feeds of ``encoder`` of these shapes."""
+    rng = np.random.default_rng(0)
+    return [{"ids": rng.integers(0, 30, shape)} for shape in shapes]
+
+
+def open_answer(folder: Path, pieces: Sequence[onnx.ModelProto]) -> Path:
+    """A run whose answer is ``encoder`` with open shapes in ONNX Runtime, as these pieces one after the other."""
+    (folder / "work").mkdir(parents=True)
+    onnx.save(encoder(), folder / "work" / "original.onnx")
+    pairs = [(feeds, {"y": reference_outputs(encoder(), feeds)[0]}) for feeds in of_tokens([(1, 9), (1, 20)])]
+    write_references(folder / "work" / "reference.npz", pairs)
+    program = in_a_row([whole(piece, folder / "cache") for piece in pieces])
+    _write(folder, program, encoder(), {"baseline": "onnxruntime"})
+    return folder

@@ -23,13 +23,27 @@ from collage_evo.errors import InputError
 from collage_evo.export import export_plain
 from collage_evo.export.deployed import pipeline
 from collage_evo.export.folder import plain_files
+from collage_evo.graph.reference.reference import Reference
 from collage_evo.hardware.processor import level, this_machine
 from collage_evo.hardware.target import Target
 from collage_evo.models.builder import Builder
 from collage_evo.precision.quantise.arithmetic import Arithmetic
 from collage_evo.runtime import input_limits
 from collage_evo.runtime.artifact import load_artifact, read_artifact, write_artifact
-from tests.export.runs import TARGET, alone, gives_the_same, of_a_float_index, placed, usable, with_fallback
+from tests.export.runs import (
+    POSITIONS,
+    TARGET,
+    alone,
+    encoder,
+    gives_the_same,
+    halves,
+    of_a_float_index,
+    of_tokens,
+    open_answer,
+    placed,
+    usable,
+    with_fallback,
+)
 from tests.support.models import chain, tiny_convnet, tiny_transformer
 
 LIBRARIES = usable("onnxruntime", "openvino", "ncnn", "tvm", "torch")
@@ -352,3 +366,45 @@ def test_the_readme_tells_each_language_the_same_settings_and_where_weights_of_8
     assert "options.SetGraphOptimizationLevel(ORT_ENABLE_EXTENDED);" in text
     assert "options.setIntraOpNumThreads(1);" in text
     assert 'options.AddConfigEntry("session.force_spinning_stop", "1");' in text
+
+
+OF_MANY_SHAPES = """
+import numpy as np, pipeline
+given, loaded = np.load('given.npz'), pipeline.Pipeline()
+made = {}
+for k in range(len(given.files)):
+    try:
+        loaded.run({'ids': np.zeros((1, 65), np.int64)})
+    except Exception as error:
+        reason = str(error)
+    made[str(k)] = loaded.run({'ids': given[str(k)]})['y']
+np.savez('made.npz', **made)
+print(reason)
+"""
+"""A run between refused ones for each array in ``given.npz``."""
+TOO_LONG = "Attempting to broadcast an axis by a dimension other than 1. 64 by 65"
+
+
+@pytest.mark.parametrize("pieces", [[encoder()], halves()], ids=["one", "two"])
+def test_open_inputs_of_any_size_give_what_the_model_does_and_a_size_too_large_is_refused(
+    tmp_path: Path, pieces: list[onnx.ModelProto]
+) -> None:
+    run = open_answer(tmp_path / "run", pieces)
+    done = export_plain(run, tmp_path / "out")
+    assert done.folders == {".": "ids [?, ?]"}
+    assert done.one_file == ("model.onnx, for ONNX Runtime in any language" if len(pieces) == 1 else "")
+    rng = np.random.default_rng(1)
+    given = of_tokens((int(rng.integers(1, 9)), int(rng.integers(1, POSITIONS + 1))) for _ in range(40))
+    reference = Reference(encoder(), 1)
+    expected = [reference.run_named(feeds)["y"] for feeds in given]
+    np.savez(tmp_path / "out" / "given.npz", **{str(k): one["ids"] for k, one in enumerate(given)})
+    command = [sys.executable, "-c", OF_MANY_SHAPES]
+    ended = subprocess.run(command, cwd=tmp_path / "out", capture_output=True, text=True, timeout=250)
+    assert TOO_LONG in ended.stdout, ended.stderr
+    made = np.load(tmp_path / "out" / "made.npz")
+    session = load_artifact(run / "best.collage")
+    for k, (feeds, right) in enumerate(zip(given, expected, strict=True)):
+        with pytest.raises(InputError, match=f"^onnxruntime cannot run the model on these inputs: .*{TOO_LONG}"):
+            session.run(None, {"ids": np.zeros((1, POSITIONS + 1), np.int64)})
+        for found in (session.run(None, feeds)[0], made[str(k)]):
+            np.testing.assert_allclose(found, right, rtol=1e-4, atol=1e-5)

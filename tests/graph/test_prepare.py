@@ -23,6 +23,7 @@ from collage_evo.graph.reference.distance import relative_error
 from collage_evo.graph.reference.noise import RANDOM, Noise
 from collage_evo.graph.reference.reference import reference_outputs
 from collage_evo.runtime.session import Session
+from collage_evo.runtime.signature import signature_of
 from tests.runtime.helpers import TARGET, whole
 from tests.support import misoptimised
 from tests.support.models import parse_graph
@@ -409,3 +410,14 @@ def test_choices_have_the_noise_of_all_samples(tmp_path: Path) -> None:
     more = found.with_noise([(near, dict(zip(names, reference_outputs(model, near), strict=True)))], 1)
     assert 0.2 < more.noise["i"].share < 1.0
     assert more.noise["v"].error < 1e-4, "whichever is chosen is nearly as large"
+
+
+def test_an_open_model_keeps_the_names_of_its_sizes_and_one_digest_for_all_inputs(tmp_path: Path) -> None:
+    model = parsed("g (float[n, k] x) => (float[n, k] y) { r = Relu(x) y = Neg(r) }")
+    inputs = [[{"x": np.ones((n, k), np.float32)} for n in sizes] for k, sizes in ((3, (2, 5)), (4, (7, 8, 9)))]
+    first, other = (prepared(model, tmp_path, feeds=feeds, is_open=True) for feeds in inputs)
+    assert first.digest == other.digest
+    again = prepared(first.original, tmp_path, feeds=inputs[1], is_open=True)
+    assert again.digest == first.digest
+    (x,), (y,) = signature_of(first.original).inputs, signature_of(first.original).outputs
+    assert (x.shape[0], y.shape[0]) == ("n", "n")

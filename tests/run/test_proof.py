@@ -9,12 +9,14 @@ import subprocess
 import sys
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
 
 import numpy as np
 import onnx
 import pytest
 
+from collage_evo.cli.shapes import shape_values
 from collage_evo.commands.compare import compare
 from collage_evo.commands.compared import subjects
 from collage_evo.config import parse_config
@@ -28,7 +30,10 @@ from collage_evo.report.progress import LineReporter
 from collage_evo.report.result import FrontPoint
 from collage_evo.run.directory import start_run
 from collage_evo.run.recorded import RecordedRun, read_runs
-from tests.support.models import tiny_convnet
+from collage_evo.runtime.artifact import Profile, write_artifact
+from collage_evo.runtime.signature import signature_of
+from tests.runtime.helpers import TARGET, whole
+from tests.support.models import parse_graph, tiny_convnet
 from tests.support.quick import QUICK, nested
 from tests.support.runs import run_in
 
@@ -160,3 +165,49 @@ def test_on_a_lesser_processor_the_artifact_does_not_run_and_its_placement_is_co
     assert "lacks" in told["other_processor"]
     assert told["ours"]["feasible"]
     assert told["ours"]["latency_ms"] > 0.0
+
+
+@pytest.fixture(scope="module")
+def open_artifact(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """An artifact whose only program takes any ``n``, beside the model's file ``m.onnx``."""
+    folder = tmp_path_factory.mktemp("open")
+    model = parse_graph("g (float[n, 4] x, float[n, 4] z) => (float[n, 4] y) { s = Add(x, z) y = Relu(s) }")
+    onnx.save(model, folder / "m.onnx")
+    write_artifact(folder / "a.collage", [Profile(whole(model, folder))], TARGET, signature_of(model))
+    return folder / "a.collage"
+
+
+def compared_at(artifact: Path, shapes: str | None, data: Path | None = None) -> list[Comparison]:
+    file = artifact.with_name("m.onnx")
+    found = subjects(artifact, file, str(data) if data else None, sizes=partial(shape_values, shapes))
+    return [compare(one, LineReporter(), libraries=("onnxruntime",), seconds=1.0) for one in found]
+
+
+def test_open_inputs_are_compared_at_sizes_within_ranges(open_artifact: Path) -> None:
+    (found,) = compared_at(open_artifact, "n: 1..30")
+    assert found.shapes == {"x": ["1..30", 4], "z": ["1..30", 4]}
+    assert (found.sample_source, found.samples > 1) == ("of random numbers", True)
+    assert found.ours.latency_ms is not None
+    assert found.ours.error == 0.0
+
+
+def test_open_inputs_are_compared_at_each_of_several_fixed_shapes(open_artifact: Path) -> None:
+    shapes = [one.shapes for one in compared_at(open_artifact, "n: [2, 7]")]
+    assert shapes == [{"x": [n, 4], "z": [n, 4]} for n in (2, 7)]
+
+
+def test_open_inputs_are_compared_on_samples_of_all_sizes(open_artifact: Path, tmp_path: Path) -> None:
+    for n in range(3, 11):
+        np.savez(tmp_path / f"{n}.npz", **{name: np.ones((n, 4), np.float32) for name in ("x", "z")})
+    (found,) = compared_at(open_artifact, None, tmp_path)
+    assert found.shapes == {"x": ["3..10", 4], "z": ["3..10", 4]}
+    assert found.samples == 8
+    with pytest.raises(InputError, match=r"has x \[10, 4\], outside of n: 5\.\.9"):
+        compared_at(open_artifact, "n: 5..9", tmp_path)
+
+
+def test_without_sizes_or_with_sizes_of_fixed_inputs_nothing_is_compared(open_artifact: Path, run: Path) -> None:
+    with pytest.raises(InputError, match="takes inputs of many sizes: give samples with --data, or sizes with --sha"):
+        compared_at(open_artifact, None)
+    with pytest.raises(InputError, match="has fixed shapes: leave out --shapes"):
+        subjects(run, None, None, sizes=lambda file: {"shapes": {"x": [1, 3, 16, 16]}})

@@ -217,7 +217,8 @@ def _inferred_shapes(model: onnx.ModelProto) -> dict[str, tuple[int, ...]]:
 
 
 def _declare(value: onnx.ValueInfoProto, tensor: Tensor) -> None:
-    """Set type and shape in ``value``; an open size gets no number, and one that varies is a denotation.
+    """Set type and shape in ``value``; an open size gets no number, and one that varies keeps its name, beside a
+    denotation.
 
     Strings and sequences do not change.
     """
@@ -227,11 +228,14 @@ def _declare(value: onnx.ValueInfoProto, tensor: Tensor) -> None:
             return
     else:
         kind.elem_type = helper.np_dtype_to_tensor_dtype(np.dtype(tensor.dtype))
+    names = [dim.dim_param for dim in kind.shape.dim]
     kind.shape.Clear()
     kind.shape.SetInParent()
     for axis, size in enumerate(tensor.shape):
         dim = kind.shape.dim.add()
         if axis in tensor.varies:
             dim.denotation = str(size)
+            if len(names) == len(tensor.shape) and names[axis]:
+                dim.dim_param = names[axis]
         elif size >= 0:
             dim.dim_value = size

@@ -83,6 +83,12 @@ class OpenShapes:
         return {name: [None if one.varies else one.low for one in several] for name, several in self.inputs.items()}
 
     @property
+    def written(self) -> dict[str, list[int | str]]:
+        """The size of each axis of each input, or its range."""
+        sizes = {one: str(one) if one.varies else one.low for several in self.inputs.values() for one in several}
+        return {name: [sizes[one] for one in several] for name, several in self.inputs.items()}
+
+    @property
     def smallest(self) -> Shapes:
         """All sizes at the lower end."""
         return self.shapes({})
