@@ -5,6 +5,7 @@
     session ARTIFACT                 the runtime, from the caller's arrays to arrays of the caller's own
     execute ARTIFACT                 the runtime's loop over regions alone, inputs fed before
     bound ARTIFACT                   the same regions called in a hand-written loop, buffers bound (no runtime)
+    opened PATH SHAPES               a file in ONNX Runtime, or an artifact, on so many shapes of open inputs in turn
     native BACKEND PATH THREADS ARTIFACT   a backend's own API; the artifact only tells inputs and outputs
     pytorch WAY EXACT MODEL REFERENCE ARTIFACT   PyTorch on the ONNX file, ``pytorch.py``; EXACT is yes or no
     contestant TASK FOLDER THREADS   what a contestant of ``precision.py`` found, on the task's first held-out sample
@@ -22,10 +23,11 @@ import resource
 import sys
 import time
 from collections.abc import Callable
+from itertools import cycle
 from pathlib import Path
 
 import numpy as np
-from native import Arrays, open_bound, open_native
+from native import Arrays, onnxruntime_session, open_bound, open_native
 
 import collage_evo
 from collage_evo.runtime.artifact import Artifact, read_artifact
@@ -74,6 +76,14 @@ def bound(path: str) -> Call:
     return run
 
 
+def opened(path: str, shapes: str) -> Call:
+    is_artifact = path.endswith(".collage")
+    loaded = collage_evo.load(path) if is_artifact else onnxruntime_session(Path(path), 1)
+    inputs = loaded.get_inputs()
+    feeds = cycle([{one.name: np.ones((1, 16 + k), np.float32) for one in inputs} for k in range(int(shapes))])
+    return lambda: loaded.run(None, next(feeds))
+
+
 def native(backend: str, path: str, threads: str, artifact: str) -> Call:
     call, feeds = open_native(backend, Path(path), int(threads)), feeds_of(read_artifact(Path(artifact)))
     return lambda: call(list(feeds.values()))
@@ -119,7 +129,7 @@ def main() -> None:
     os.sched_setaffinity(0, [int(core) for core in cores.split(",")])
     answers = os.fdopen(os.dup(1), "w")
     os.dup2(2, 1)
-    sides = (session, execute, bound, native, pytorch, contestant, ordinary)
+    sides = (session, execute, bound, opened, native, pytorch, contestant, ordinary)
     kinds: dict[str, Callable[..., Call]] = {side.__name__: side for side in sides}
     call = kinds[kind](*arguments)
     for line in sys.stdin:

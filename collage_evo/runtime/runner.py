@@ -40,6 +40,8 @@ class Runner:
         self.program = program
         tensors = [program.tensors[name] for name in program.inputs]
         self._inputs = [(tensor, None if tensor.dtype == OPAQUE else np.dtype(tensor.dtype)) for tensor in tensors]
+        self.takes_open = not all(tensor.static for tensor in tensors)
+        """Whether an input has a size that follows the request."""
         self._load = load or load_piece
         self._threads = target.threads
         waiting = {name for piece in program.pieces if (name := _waits_after_fork(piece, target.threads))}
@@ -89,8 +91,9 @@ class Runner:
             InputError: an input, a result of :func:`as_value`, is of another dtype or shape.
         """
         for tensor, dtype in self._inputs:
-            if dtype is not None:
-                require_fit(feeds[tensor.name], tensor)
+            value = feeds[tensor.name]
+            if dtype is not None and not (value.dtype is dtype and _takes(tensor.shape, value.shape)):
+                require_fit(value, tensor)
 
     def feed(self, feeds: Mapping[str, Any]) -> None:
         """Copy every input, which fits, into the buffers.
@@ -306,10 +309,14 @@ def require_fit(value: Any, tensor: Tensor) -> None:
     Raises:
         InputError: ``value`` is of another dtype or shape than the input ``tensor``.
     """
-    of_type = value.dtype == tensor.dtype or np.dtype(value.dtype).newbyteorder("=") == tensor.dtype
-    of_rank = len(value.shape) == len(tensor.shape)
-    if not of_type or not of_rank or [k for k, n in zip(tensor.shape, value.shape, strict=True) if k not in (-1, n)]:
+    of_type = np.dtype(value.dtype).newbyteorder("=") == tensor.dtype
+    if not of_type or not _takes(tensor.shape, value.shape):
         raise InputError(f"input '{tensor.name}' is {written(value)}; this model takes {_open(tensor)}")
+
+
+def _takes(shape: Sequence[int], sizes: Sequence[int]) -> bool:
+    """Whether a tensor of ``shape``, in which -1 is any size, may have ``sizes``."""
+    return len(shape) == len(sizes) and not [k for k, n in zip(shape, sizes, strict=True) if k != n and k >= 0]
 
 
 def _open(tensor: Tensor) -> str:

@@ -78,6 +78,8 @@ class Session(contextlib.AbstractContextManager["Session"]):
         self._fallback = fallback.late if fallback else None
         self._open: Runner | None = None
         self._current = next(iter(self._runners.values()))
+        self._only = self._current if fallback is None and len(self._runners) == 1 else None
+        """The only runner, where there is one: its own errors name shapes that do not fit."""
         self._all_arrays = all(tensor.dtype != OPAQUE for tensor in self._tensors.values())
         self._recent: dict[Any, Runner] = {}
         """The runner for shapes and dtypes that were fed, where all inputs are arrays."""
@@ -219,6 +221,8 @@ class Session(contextlib.AbstractContextManager["Session"]):
         if runner is None:
             runner = self._runner(values)
             runner.require_fit(values)
+            if runner.takes_open:
+                self._signature.require_agreement(values)
             if len(self._recent) == RECENT:
                 self._recent.clear()
             if kinds:
@@ -344,17 +348,15 @@ class Session(contextlib.AbstractContextManager["Session"]):
                 raise InputError(f"input '{name}' is missing")
 
     def _runner(self, values: Mapping[str, Any]) -> Runner:
+        if self._only is not None and not self._closed:
+            return self._only
         shapes = tuple(
             values[name].shape if tensor.static else None for name, tensor in self._tensors.items()
         )
-        runner = self._runners.get(shapes)
-        if runner is None or None in shapes:
-            self._signature.require_agreement(values)
-        if runner is not None:
+        if (runner := self._runners.get(shapes)) is not None:
             return runner
         if self._fallback is None:
-            if len(self._runners) == 1:
-                return self._current  # its error names what does not fit
+            self._signature.require_agreement(values)
             arrays = (name for name, tensor in self._tensors.items() if tensor.dtype != OPAQUE)
             shapes_text = ", ".join(f"{name} {written(values[name])}" for name in arrays)
             raise InputError(f"no profile of this artifact takes {shapes_text}: add it to model.shapes and run again")

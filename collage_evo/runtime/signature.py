@@ -61,22 +61,19 @@ class Signature:
     def require_agreement(self, values: Mapping[str, Any]) -> None:
         """
         Raises:
-            InputError: sizes of one name differ in the shapes of ``values``.
+            InputError: sizes of one name differ in the shapes of ``values``, whose ranks are the declared ones.
         """
         for name, (first, axis), *others in self._shared:
+            size = values[first].shape[axis]
             for other, k in others:
-                try:
-                    sizes = values[first].shape[axis], values[other].shape[k]
-                except (AttributeError, IndexError):  # a rank that does not fit is found where inputs are read
-                    continue
-                if sizes[0] != sizes[1]:
-                    raise InputError(f"'{name}' is {sizes[0]} in input '{first}' and {sizes[1]} in '{other}'")
+                if (found := values[other].shape[k]) != size:
+                    raise InputError(f"'{name}' is {size} in input '{first}' and {found} in '{other}'")
 
     @cached_property
     def _shared(self) -> list[tuple[Any, ...]]:
-        """The names of sizes that several axes have, each with these axes and their inputs."""
+        """The names of sizes that several axes have, each with these axes and their inputs. Strings may be a list."""
         axes: dict[str, list[tuple[str, int]]] = {}
-        for arg in self.inputs:
+        for arg in (one for one in self.inputs if one.type != "tensor(string)"):
             for axis, name in enumerate(arg.shape):
                 if isinstance(name, str):
                     axes.setdefault(name, []).append((arg.name, axis))
