@@ -20,7 +20,7 @@ from collage_evo.run.directory import CONFIG, links_in
 from collage_evo.run.profiles import with_shapes
 from collage_evo.run.recorded import RecordedRun, read_runs
 from collage_evo.run.samples import (
-    OPEN_SHAPES,
+    SHAPES,
     FixedShapes,
     model_file,
     samples_in,
@@ -161,7 +161,8 @@ def _shapes(
     if keys or config.data.source is not None:
         found = shapes_of_run(config.replacing("model", **keys), model_file(config))
         return found.profiles if isinstance(found, FixedShapes) else [found]
-    if run is None or (recorded := Store(run.directory).get(OPEN_SHAPES, OpenShapes)) is None:
+    recorded = Store(run.directory).get(SHAPES) if run else None
+    if not isinstance(recorded, OpenShapes):
         raise InputError(f"{artifact} takes inputs of many sizes: give samples with --data, or sizes with --shapes")
     return [recorded]
 
