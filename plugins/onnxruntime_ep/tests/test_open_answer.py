@@ -1,4 +1,4 @@
-"""Answers for inputs of many sizes: the provider runs them as ONNX Runtime runs the model, and says what it refuses."""
+"""Answers for inputs of many sizes: the provider runs them as the model does, and says what it refuses."""
 
 from __future__ import annotations
 
