@@ -27,7 +27,6 @@ from collage_evo.run.samples import (
     samples_of_shapes,
     shapes_of_run,
 )
-from collage_evo.run.store import Store
 from collage_evo.run.trusted import CACHE, outward, require_noted
 from collage_evo.runtime.artifact import Artifact, Profile, read_artifact
 from collage_evo.runtime.manifest import BEST
@@ -161,7 +160,7 @@ def _shapes(
     if keys or config.data.source is not None:
         found = shapes_of_run(config.replacing("model", **keys), model_file(config))
         return found.profiles if isinstance(found, FixedShapes) else [found]
-    recorded = Store(run.directory).get(SHAPES) if run else None
+    recorded = run.store.get(SHAPES) if run else None
     if not isinstance(recorded, OpenShapes):
         raise InputError(f"{artifact} takes inputs of many sizes: give samples with --data, or sizes with --shapes")
     return [recorded]

@@ -187,14 +187,14 @@ def prepare_model(
 def _digest_of_open(model: onnx.ModelProto) -> str:
     """The digest of what the user's file says: the sizes that were seen depend on the inputs that were there."""
     graph = model.graph
-    kept = [[copy.deepcopy(value) for value in side] for side in (graph.value_info, graph.input, graph.output)]
+    declared = [[copy.deepcopy(value) for value in side] for side in (graph.value_info, graph.input, graph.output)]
     del graph.value_info[:]
     for dim in (dim for value in graph.input for dim in value.type.tensor_type.shape.dim):
         dim.ClearField("denotation")
     for value in graph.output:
         value.ClearField("type")
     found = digest(model)
-    for side, values in zip((graph.value_info, graph.input, graph.output), kept, strict=True):
+    for side, values in zip((graph.value_info, graph.input, graph.output), declared, strict=True):
         del side[:]
         side.extend(values)
     return found
