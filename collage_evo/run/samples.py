@@ -25,8 +25,8 @@ from collage_evo.hardware.slots import usable_cores
 from collage_evo.run.store import Store
 
 DRAWN = 60
-"""Shapes that stand for a range of sizes without data. Chosen: by it the expected size of 1..512 is known within
-1 %."""
+"""Shapes that stand for a range of sizes without data. Chosen: the standard error of the mean size is 0.7 % for
+1..512, and 13 % for the mean product with a batch of 1..8."""
 
 
 @dataclass(frozen=True)
