@@ -82,8 +82,9 @@ def measure_invariance(run: Run, samples: Sequence[Sample], shapes: Mapping[str,
     if not samples or not all(isinstance(value, np.ndarray) for feeds in all_feeds for value in feeds.values()):
         return Invariance()
     mask = _mask(all_feeds[0], shapes)
-    has_batch = all(shape and shape[0] < 0 for shape in shapes.values())
-    has_batch = has_batch and all(len({len(value) for value in feeds.values()}) == 1 for feeds in all_feeds)
+    has_batch = all(shape and shape[0] < 0 for shape in shapes.values()) and all(
+        len({len(value) for value in feeds.values()}) == 1 for feeds in all_feeds
+    )
     if not has_batch and not mask:
         return Invariance()
     rows = [row for feeds in all_feeds for row in (_split(feeds) if has_batch else [feeds])]

@@ -16,6 +16,8 @@ from collage_evo.errors import InputError
 
 TIE = 1e-6
 """Cosines that differ by no more are of neighbours that are as near: rounding of float32 may exchange them."""
+LONGEST = 8192
+"""Vectors that are longer may be sound: their recall is shown only if it is asked for. Chosen."""
 MANY = 5
 """The recall is usually shown if there are so many times ``k`` vectors: among fewer most are neighbours. Chosen."""
 
@@ -56,9 +58,12 @@ class Recall(SummedMetric):
         return 1.0 - error if np.isfinite(error) else None
 
     def is_usual(self, samples: Sequence[Sample]) -> bool:
-        """Whether ``samples`` have embeddings, and enough of them."""
-        names = where(samples, lambda array: is_vector(array) and is_embedding(array))
-        return bool(names) and len(samples) >= MANY * self.k
+        """Whether ``samples`` have embeddings, all of one length, and enough of them."""
+        try:
+            found = [samples[0].expected[name] for name in self._outputs(samples)]
+        except InputError:
+            return False
+        return len(samples) >= MANY * self.k and any(is_embedding(one) and one.size <= LONGEST for one in found)
 
     def _outputs(self, samples: Sequence[Sample]) -> list[str]:
         """Names of the outputs that count.

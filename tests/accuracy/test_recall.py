@@ -77,6 +77,17 @@ def test_what_is_not_finite_or_of_another_shape_is_wrong() -> None:
         assert judge(spoilt, load_metric("recall@2")) == math.inf
 
 
+def test_it_is_shown_for_embeddings_of_one_length_if_there_are_many() -> None:
+    def shown(*lengths: int) -> bool:
+        pairs = [(Sample({}, {}, {"y": one}), {"y": one}) for one in (RNG.standard_normal((1, n)) for n in lengths)]
+        return "recall@10" in {quality.name for quality in judge_closely(pairs, load_metric("cosine")).other_metrics}
+
+    assert shown(*[24] * 50)
+    assert not shown(*[24] * 49)
+    assert not shown(*range(24, 80)), "sound of several lengths"
+    assert not shown(*[10000] * 50)
+
+
 def test_outputs_and_numbers_that_do_not_fit_are_told_in_one_line() -> None:
     with pytest.raises(InputError, match="recall@10 needs 12 samples or more in each part of the data, and one has"):
         load_metric("recall@10").reference([sample for sample, _ in pairs_of(np.eye(6), np.eye(6))])

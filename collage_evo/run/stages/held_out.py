@@ -13,7 +13,7 @@ from collage_evo.accuracy.invariance import Invariance, measure_invariance
 from collage_evo.accuracy.judge import Judgement
 from collage_evo.accuracy.limits import Limits
 from collage_evo.accuracy.resolution import sampling_notes
-from collage_evo.accuracy.samples import Values, how_to_hold_out, read_samples
+from collage_evo.accuracy.samples import how_to_hold_out, read_samples
 from collage_evo.answer.answer import Verdict
 from collage_evo.answer.baselines import Baseline
 from collage_evo.errors import DamagedFile
@@ -128,14 +128,11 @@ def hold_out(
 def _in_float32(model: PreparedModel, samples: Path) -> Invariance:
     """The invariance of the model itself, by ONNX Runtime without optimisations."""
     open_model = model.dynamic or model.original
-    reference, signature = Reference(open_model, len(usable_cores())), signature_of(open_model)
-    shapes = {one.name: [size if isinstance(size, int) else -1 for size in one.shape] for one in signature.inputs}
-
-    def run(feeds: Values, names: Sequence[str]) -> Sequence[Any]:
-        outputs = reference.run_named(feeds)
-        return [outputs[name] for name in names]
-
-    return measure_invariance(run, read_samples(samples), shapes)
+    reference, inputs = Reference(open_model, len(usable_cores())), signature_of(open_model).inputs
+    shapes = {one.name: [size if isinstance(size, int) else -1 for size in one.shape] for one in inputs}
+    return measure_invariance(
+        lambda feeds, names: list(map(reference.run_named(feeds).get, names)), read_samples(samples), shapes
+    )
 
 
 def _defined(answer: Invariance, in_float32: Callable[[], Invariance]) -> InvarianceResult | None:
