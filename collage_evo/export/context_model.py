@@ -50,7 +50,7 @@ def export_context_model(run: Path, directory: Path) -> Exported:
         model.graph.node[0].attribute.append(helper.make_attribute("notes", hashlib.sha256(index).hexdigest()))
         onnx.save(model, work / MODEL)
         work.replace(directory)
-    return replace(done, directory=str(directory))
+    return replace(done, directory=str(directory), one_file="")
 
 
 def _model(artifact: Artifact) -> onnx.ModelProto:

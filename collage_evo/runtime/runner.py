@@ -162,7 +162,7 @@ class Runner:
             return [self.read(name) for name in names]
         outputs: list[Any] = []
         for name in names:
-            # The caller has an input already, and an output that was asked for before.
+            # The caller may have it already: an input, or an output that is named twice.
             shared = name in self.program.inputs or name in names[: len(outputs)]
             outputs.append(self.read(name) if shared or name not in self._values else self._values[name])
         return outputs

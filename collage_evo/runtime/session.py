@@ -356,7 +356,6 @@ class Session(contextlib.AbstractContextManager["Session"]):
         if (runner := self._runners.get(shapes)) is not None:
             return runner
         if self._fallback is None:
-            self._signature.require_agreement(values)
             arrays = (name for name, tensor in self._tensors.items() if tensor.dtype != OPAQUE)
             shapes_text = ", ".join(f"{name} {written(values[name])}" for name in arrays)
             raise InputError(f"no profile of this artifact takes {shapes_text}: add it to model.shapes and run again")

@@ -29,7 +29,7 @@ from collage_evo.graph.reference.reference import reference_outputs
 from collage_evo.runtime.artifact import Profile, load_artifact, write_artifact
 from collage_evo.runtime.program import Program
 from collage_evo.runtime.runner import load_piece
-from collage_evo.runtime.session import Session
+from collage_evo.runtime.session import RECENT, Session
 from collage_evo.runtime.signature import signature_of
 from tests.runtime.helpers import TARGET, alternating, whole
 from tests.support.models import parse_graph
@@ -178,6 +178,29 @@ def test_sizes_of_one_name_are_equal(tmp_path: Path) -> None:
         with pytest.raises(InputError, match="'n' is 2 in input 'x' and 1 in 'z'"):
             session.run(None, numbers({"x": (2, 4), "z": (1, 4)}))
         assert session.run(None, numbers({"x": (2, 4), "z": (2, 4)}))[0].shape == (2, 4)
+
+
+def test_another_rank_is_refused_before_its_sizes_are_compared(tmp_path: Path) -> None:
+    text = "g (float[{n}, {k}] x, float[{n}, {k}] z) => (float[{n}, {k}] y) {{ y = Add(x, z) }}"
+    signature = signature_of(parse_graph(text.format(n="n", k="k")))
+    fixed, other, any_sizes = (whole(parse_graph(text.format(n=n, k=4)), tmp_path) for n in (2, 3, "n"))
+    for programs, reason in (((any_sizes,), r"'x' is float32\[2\]"), ((fixed, other), "no profile")):
+        with Session(programs, TARGET, signature) as session:
+            with pytest.raises(InputError, match=reason):
+                session.run(None, numbers({"x": (2,), "z": (3, 4)}))
+            assert session.run(None, numbers({"x": (2, 4), "z": (2, 4)}))[0].shape == (2, 4)
+
+
+def test_a_shape_is_checked_again_after_many_others(tmp_path: Path) -> None:
+    model = parse_graph("g (float[n, k] x, float[n, k] z) => (float[n, k] y) { y = Add(x, z) }")
+    with Session([whole(model, tmp_path)], TARGET, signature_of(model)) as session:
+        for n in range(1, RECENT + 10):
+            assert session.run(None, numbers({"x": (n, 1), "z": (n, 1)}))[0].shape == (n, 1)
+        for dtype in (np.float64, np.int32):
+            with pytest.raises(InputError, match=f"'x' is {np.dtype(dtype)}"):
+                session.run(None, {name: np.ones((1, 1), dtype) for name in ("x", "z")})
+        swapped = {name: np.full((5, 1), 2, ">f4") for name in ("x", "z")}
+        assert session.run(None, swapped)[0].tolist() == [[4.0]] * 5
 
 
 def test_outputs_of_open_shapes_share_no_memory(tmp_path: Path) -> None:

@@ -15,6 +15,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pytest
 
 import collage_evo
@@ -252,3 +253,14 @@ def test_a_package_shares_large_files_with_its_runs(tmp_path: Path) -> None:
 def test_a_file_that_variants_share_is_stored_once(both: Path) -> None:
     places = [both / name / "profiles/0/000_onnxruntime/model.onnx" for name in (LESSER.kind, FLOAT32)]
     assert places[0].stat().st_ino == places[1].stat().st_ino
+
+
+@pytest.mark.filterwarnings("ignore::collage_evo.errors.OtherProcessor")
+def test_an_answer_of_open_shapes_is_packed_with_its_fall_back(tmp_path: Path, cache: Path) -> None:
+    program = whole(sums("rows"), cache)
+    made = package(tmp_path, ended(tmp_path / "here", HERE, program, program))
+    for place in (made, made / "float32"):
+        with collage_evo.load(place) as session:
+            for rows in (1, 7):
+                feeds = {"x": np.ones((rows, 4), np.float32), "k": np.array([3])}
+                assert session.run(None, feeds)[0].tolist() == [[3.0] * 4] * rows
