@@ -7,7 +7,7 @@ a whole tensor at run time lets each row depend on all others, and on what pads 
 from __future__ import annotations
 
 from collections import Counter, defaultdict
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 from statistics import fmean
 from typing import Any
@@ -88,8 +88,10 @@ def measure_invariance(run: Run, samples: Sequence[Sample], shapes: Mapping[str,
     if not has_batch and not mask:
         return Invariance()
     rows = [row for feeds in all_feeds for row in (_split(feeds) if has_batch else [feeds])]
+    long = [name for name, shape in shapes.items() if mask and len(shape) > 1 and shape[1] < 0]
+    long = [name for name in long if all(feeds[name].shape[:2] == feeds[mask].shape for feeds in all_feeds)]
     if mask:
-        rows = [_resized(row, mask, int(np.nonzero(row[mask])[1].max()) + 1) for row in rows if row[mask].any()]
+        rows = [_resized(row, long, int(np.nonzero(row[mask])[1].max()) + 1) for row in rows if row[mask].any()]
     often = Counter(map(_shapes_of, rows))
     rows = sorted(rows, key=lambda row: -often[_shapes_of(row)])[:ROWS]
     if not mask and max(often.values(), default=0) == 1:
@@ -111,13 +113,13 @@ def measure_invariance(run: Run, samples: Sequence[Sample], shapes: Mapping[str,
     in_batch, in_padding = list[float](), list[float]()
     for group in groups.values():
         if has_batch and len(group) > 1:
-            batch = [_resized(rows[index], mask, longest) for index in group]
+            batch = [_resized(rows[index], long, longest) for index in group]
             together = outputs({name: np.concatenate([row[name] for row in batch]) for name in batch[0]})
             in_batch += [_moved([one[at : at + 1] for one in together], by_itself[i]) for at, i in enumerate(group)]
     for row, own in zip(rows, by_itself, strict=True) if longest > 1 else ():
         whole = row[mask].shape[1] == longest
-        short = _resized(row, mask, longest // 2) if whole else row
-        in_padding.append(_moved(outputs(_resized(short, mask, longest)), outputs(short) if whole else own))
+        short = _resized(row, long, longest // 2) if whole else row
+        in_padding.append(_moved(outputs(_resized(short, long, longest)), outputs(short) if whole else own))
     return Invariance(*(Movement(max(found), fmean(found)) if found else None for found in (in_batch, in_padding)))
 
 
@@ -136,18 +138,15 @@ def _split(feeds: Values) -> list[Values]:
     return [{name: value[at : at + 1] for name, value in feeds.items()} for at in range(count)]
 
 
-def _resized(row: Values, mask: str, length: int) -> Values:
-    """``row`` with the inputs of the shape of ``mask`` cut to ``length``, or padded by zeros; itself without one."""
-    if not mask:
-        return row
-    common = row[mask].shape[:2]
-    padding = (0, max(0, length - common[1]))
-    return {
-        name: np.pad(value, ((0, 0), padding, *((0, 0),) * (value.ndim - 2)))[:, :length]
-        if value.shape[:2] == common
-        else value
-        for name, value in row.items()
-    }
+def _resized(row: Values, long: Collection[str], length: int) -> Values:
+    """``row`` with its ``long`` inputs, [batch, length, ...], cut to ``length`` or padded with zeros at the end."""
+    resized = dict(row)
+    for name in long:
+        value = row[name][:, :length]
+        sides = [(0, 0)] * value.ndim
+        sides[1] = (0, length - value.shape[1])
+        resized[name] = np.pad(value, sides)
+    return resized
 
 
 def _shapes_of(row: Values) -> tuple[tuple[int, ...], ...]:

@@ -24,7 +24,7 @@ MANY = 5
 
 @dataclass(frozen=True)
 class Recall(SummedMetric):
-    """Share of the ``k`` nearest neighbours of each vector, by cosine among the vectors of all other samples, that
+    """Share of the ``k`` nearest neighbours of each vector, by cosine among all other vectors of the samples, that
     stay the same in the answer.
 
     An output takes part if it is one vector for each sample, [length] or [1, length], or a batch of them,

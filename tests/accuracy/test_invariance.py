@@ -83,6 +83,17 @@ def test_outputs_are_compared_only_where_the_row_has_them() -> None:
     assert measure_invariance(writes_into_padding, samples, OPEN).largest == 0.0
 
 
+def test_an_input_whose_second_size_is_fixed_is_never_padded() -> None:
+    def with_voice(feeds: Feeds, names: Sequence[str]) -> list[np.ndarray]:
+        assert feeds["voice"].shape[1] == 1
+        return in_float32(feeds, names)
+
+    samples = [Sample({**one.feeds, "voice": np.ones((1, 1))}, {}, one.expected) for one in texts(1, 1, 6)]
+    found = measure_invariance(with_voice, samples, {**OPEN, "voice": (-1, 1)})
+    assert found.padding is not None
+    assert found.padding.largest < LEAST
+
+
 def test_what_has_no_open_batch_and_no_mask_of_open_length_is_not_run() -> None:
     def never(feeds: Feeds, names: Sequence[str]) -> list[Any]:
         raise AssertionError
