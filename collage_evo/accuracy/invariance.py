@@ -143,9 +143,7 @@ def _resized(row: Values, long: Collection[str], length: int) -> Values:
     resized = dict(row)
     for name in long:
         value = row[name][:, :length]
-        sides = [(0, 0)] * value.ndim
-        sides[1] = (0, length - value.shape[1])
-        resized[name] = np.pad(value, sides)
+        resized[name] = np.pad(value, [(0, 0), (0, length - value.shape[1]), *[(0, 0)] * (value.ndim - 2)])
     return resized
 
 
