@@ -66,15 +66,17 @@ class StaticTypes:
 def static_types(model: onnx.ModelProto, seen: Observation, others: Sequence[Observation] = ()) -> StaticTypes:
     """The types that hold for every run of ``model`` on inputs of the shapes in ``seen``.
 
-    ``others``: runs on inputs of other shapes, for an open model. Sizes that differ there vary, and what depends on
-    such a size is no constant.
+    ``others``: runs on inputs of other shapes, for an open model. Sizes of inputs that differ there vary, so does any
+    size that does not follow from the others alone, and what depends on such a size is no constant.
     """
     graph = model.graph
     constant = {tensor.name for tensor in graph.initializer}
     static = {*constant, *(value.name for value in graph.input)}
-    varies = {name: _varying(tensor, others) for name, tensor in seen.tensors.items()}
-    open_ = set[str]()
     shapes = _inferred_shapes(model)
+    # At most four positions are four in all runs on longer inputs: that no run shows another size proves nothing.
+    proven = {**{name: seen.tensors[name].shape for name in static & seen.tensors.keys()}, **shapes}
+    varies = {name: _varying(tensor, others, proven.get(name, ())) for name, tensor in seen.tensors.items()}
+    open_ = set[str]()
     for node in graph.node:
         outputs = [name for name in node.output if name]
         reads = {*filter(None, node.input), *captures(node)}
@@ -83,7 +85,7 @@ def static_types(model: onnx.ModelProto, seen: Observation, others: Sequence[Obs
             static.update(outputs)
             if not reads.isdisjoint(open_) or (node.op_type in _SIZES and varies.get(node.input[0])):
                 open_.update(outputs)
-        elif reads <= static and _follows(node, constant):
+        elif reads <= static and _follows(node, constant) and not (others and _squeezes_ones(node)):
             static.update(outputs)
         else:
             # A name that only shape inference proves has to have the observed shape.
@@ -102,12 +104,15 @@ def _same_rank(tensor: Tensor, others: Sequence[Observation]) -> bool:
     return all(len(other.tensors[tensor.name].shape) == len(tensor.shape) for other in others)
 
 
-def _varying(tensor: Tensor, others: Sequence[Observation]) -> tuple[int, ...]:
-    """The axes of ``tensor`` that have another size in one of ``others``; all, where it is of another rank there."""
-    if not _same_rank(tensor, others):
-        return tuple(range(len(tensor.shape)))
+def _varying(tensor: Tensor, others: Sequence[Observation], proven: Sequence[int]) -> tuple[int, ...]:
+    """The axes of ``tensor`` whose size differs in one of ``others``, or is not ``proven``; none without ``others``.
+
+    All, where it is of another rank in one of ``others``, or its rank is not proven.
+    """
+    if not _same_rank(tensor, others) or len(proven) != len(tensor.shape):
+        return tuple(range(len(tensor.shape))) if others else ()
     sizes = zip(tensor.shape, *(other.tensors[tensor.name].shape for other in others), strict=True)
-    return tuple(axis for axis, seen in enumerate(sizes) if len(set(seen)) > 1)
+    return tuple(axis for axis, seen in enumerate(sizes) if others and {*seen, proven[axis]} != {tensor.shape[axis]})
 
 
 def annotate(model: onnx.ModelProto, types: StaticTypes) -> None:
@@ -180,6 +185,11 @@ def _follows(node: onnx.NodeProto, constant: set[str]) -> bool:
     return all(not name or name in constant for name in values)
 
 
+def _squeezes_ones(node: onnx.NodeProto) -> bool:
+    """Whether ``node`` is a Squeeze without axes: how many its output has depends on sizes."""
+    return node.op_type == "Squeeze" and len(node.input) == 1 and not node.attribute
+
+
 def inferred(model: onnx.ModelProto) -> Sequence[onnx.ValueInfoProto]:
     """Types that ONNX's shape inference finds for the tensors of ``model`` from only the inputs."""
     typed = inferred_model(model)
@@ -207,13 +217,13 @@ def inferred_model(model: onnx.ModelProto) -> onnx.ModelProto | None:
 
 
 def _inferred_shapes(model: onnx.ModelProto) -> dict[str, tuple[int, ...]]:
-    """The static ones among the inferred shapes."""
-    shapes = {}
-    for value in inferred(model):
-        dims = value.type.tensor_type.shape.dim
-        if value.type.tensor_type.HasField("shape") and all(dim.HasField("dim_value") for dim in dims):
-            shapes[value.name] = tuple(dim.dim_value for dim in dims)
-    return shapes
+    """The inferred shapes, with -1 for a size that is not known."""
+    kinds = {value.name: value.type.tensor_type for value in inferred(model)}
+    return {
+        name: tuple(dim.dim_value if dim.HasField("dim_value") else -1 for dim in kind.shape.dim)
+        for name, kind in kinds.items()
+        if kind.HasField("shape")
+    }
 
 
 def _declare(value: onnx.ValueInfoProto, tensor: Tensor) -> None:
