@@ -68,7 +68,14 @@ class RunsPartsInParallel(Protocol):
 
 def takes_open_inputs(backend: Backend) -> bool:
     """Whether it takes pieces whose inputs are not static, and refuses shapes that they cannot take."""
-    return isinstance(backend, TakesOpenShapes) and backend.open_inputs
+    return not closed_reason(backend)
+
+
+def closed_reason(backend: Backend) -> str:
+    """Why it takes no pieces whose inputs are not static; empty if it does."""
+    if not isinstance(backend, TakesOpenShapes):
+        return "it compiles for fixed shapes"
+    return "" if backend.open_inputs else "it does not refuse what the piece cannot take"
 
 
 def lanes_of(backend: Backend, workdir: Path) -> tuple[tuple[str, ...], ...]:

@@ -16,6 +16,7 @@ from types import TracebackType
 import onnx
 
 from collage_evo.backends.base import Backend, Support, Target
+from collage_evo.backends.capabilities import closed_reason
 from collage_evo.backends.checks import numerics_in
 from collage_evo.backends.enumerate import propose, supported_nodes
 from collage_evo.backends.registry import require_importable
@@ -37,6 +38,7 @@ from collage_evo.precision.transforms.piece import EditedRegion
 from collage_evo.precision.transforms.transform import Data
 from collage_evo.testing.cases import CASES
 from collage_evo.testing.cases.indices import index_cases
+from collage_evo.testing.cases.open_shapes import open_cases
 from collage_evo.testing.contract import HEAVY, UNBUILDABLE, contract_problems, silent_refusal
 from collage_evo.testing.examine import Piece
 from collage_evo.testing.finding import Finding, Report
@@ -107,6 +109,7 @@ def check_backend(
             findings += suite.case(name, make())
         findings += random_findings(suite.case, effort.examples)
         findings += suite.indices() if effort.cases else ()
+        findings += suite.open_shapes() if effort.cases else ()
         findings += suite.unbuildable()
         findings += suite.thread_counts() if effort.count_threads else ()
         findings += suite.left_out()
@@ -243,6 +246,23 @@ class Suite:
             for variant in variants[:1]:
                 yield from self._main.do("indices", self._as_piece(name, case.model, variant), self._workdir())
 
+    def open_shapes(self) -> Iterator[Finding]:
+        """Check pieces with open inputs in several shapes, in each variant that the reference runs itself."""
+        if reason := closed_reason(self._backend):
+            yield Finding("open", "every case", "declined", reason)
+            return
+        for name, graph, feeds in open_cases():
+            verdict = self._backend.supports(graph, graph.all_nodes)
+            tried = self._here(self._backend.variants_of(graph, graph.all_nodes)) if verdict else []
+            variants = [one for one in tried if not isinstance(transform_of(one.arithmetic), Casts)]
+            if not variants:
+                yield Finding("open", name, "declined", verdict.reason or "none of the variants can run here")
+            ranges = calibrate(graph, feeds)
+            for variant in variants:
+                piece = self._as_written(f"{name} [{variant.name}]", graph, variant, ranges)
+                piece = replace(piece, feeds=tuple(list(one.values()) for one in feeds))
+                yield from self._main.do("open", piece, self._workdir())
+
     def unbuildable(self) -> Iterator[Finding]:
         """Check models that no backend can build."""
         for variant in self._here(self._backend.variants)[:1]:
@@ -297,7 +317,7 @@ class Suite:
         built = self._backend.variant(variant.base)
         numerics = numerics_in(graph, graph.all_nodes, variant, ranges)
         if not numerics:
-            return self._as_piece(name, graph.model, built)
+            return self._as_piece(name, extract(graph, graph.all_nodes) if graph.is_open else graph.model, built)
         model = EditedRegion(graph, graph.all_nodes, numerics, Data(ranges, variant.int8_form)).model()
         if not isinstance(transform_of(variant.arithmetic), Casts):
             return self._as_piece(name, model, built)

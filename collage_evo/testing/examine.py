@@ -45,7 +45,8 @@ ADVICE = frozenset({"nonfinite"})
 class Piece:
     """A model to build as one piece, and its variant.
 
-    ``plain``: the model it was written from, if the reference does not run its precision.
+    ``plain``: the model it was written from, if the reference does not run its precision. ``feeds``: inputs of
+    several shapes for a model with open ones.
     """
 
     name: str
@@ -54,6 +55,7 @@ class Piece:
     target: Target
     tolerance: float
     plain: bytes = b""
+    feeds: tuple[Sequence[np.ndarray], ...] = ()
 
     def reference(self) -> Reference:
         """The model whose reference outputs are correct."""

@@ -22,6 +22,7 @@ CHECKS: Mapping[str, str] = {
     "capture": "what a device enqueues for a piece is captured if it says that it can be, and replayed on new inputs",
     "nonfinite": "NaN and infinity in the inputs are not lost; advice, as few models ever meet them",
     "indices": "an index that leads out of a tensor raises, or gives what ONNX Runtime gives",
+    "open": "a piece with open inputs, built once, is right in every shape, and raises over one that it cannot take",
     "reload": "the declared files alone, moved elsewhere, run in another process",
     "errors": "a model that cannot be built gives a BuildFailure with a reason of one line",
     "threads": "no more threads work than the target allows",

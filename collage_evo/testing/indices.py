@@ -1,4 +1,4 @@
-"""Checks of a backend with out-of-range indices.
+"""Checks of a backend with out-of-range indices, and with inputs of several shapes.
 
 A native library may crash over it, so this runs in a process that may die (see ``process.py``).
 """
@@ -45,6 +45,25 @@ def leads_out(backend: Backend, piece: Piece, workdir: Path, begin: Begin) -> Fi
         if problem := _problem(found, wanted, piece.tolerance, required=not place):
             return Finding("indices", piece.name, "failed", f"of {value.reshape(-1)[-3:].tolist()}: {problem}")
     return Finding("indices", piece.name, "passed")
+
+
+def any_shape(backend: Backend, piece: Piece, workdir: Path, begin: Begin) -> Finding:
+    """Whether ``piece``, built once, gives what ONNX Runtime gives for feeds of each shape, and raises over another
+    rank."""
+    graph = piece.graph()
+    built = piece.build(backend, workdir)
+    if isinstance(built, BuildFailure):
+        return Finding("open", piece.name, "declined", built.reason)
+    reference, run = piece.reference(), _runner(backend, piece, graph, workdir)
+    wrong = [np.stack([value] * 2) for value in piece.feeds[-1]]
+    for values in (*piece.feeds, wrong, *piece.feeds[::-1]):
+        feeds = dict(zip(graph.inputs, values, strict=True))
+        begin("open")
+        wanted, found = _made(reference.run, feeds), _made(run, feeds)
+        if problem := _problem(found, wanted, piece.tolerance, required=values is not wrong):
+            shapes = ", ".join(str(list(value.shape)) for value in values)
+            return Finding("open", piece.name, "failed", f"in the shape {shapes}: {problem}")
+    return Finding("open", piece.name, "passed")
 
 
 def _inside(feeds: Feeds, limits: Mapping[str, tuple[int, int]]) -> Feeds:

@@ -19,7 +19,7 @@ from collage_evo.backends.base import Backend
 from collage_evo.testing import examine
 from collage_evo.testing.examine import Piece
 from collage_evo.testing.finding import Finding, raised
-from collage_evo.testing.indices import leads_out
+from collage_evo.testing.indices import any_shape, leads_out
 
 _SLICE_S = 0.5
 _FRAME = re.compile(r'^(Current thread|Thread) .*\n  File "(.+)", line (\d+) in (.+)$', re.MULTILINE)
@@ -27,7 +27,7 @@ _FRAME = re.compile(r'^(Current thread|Thread) .*\n  File "(.+)", line (\d+) in 
 _START_S = 120.0
 """Seconds for a process to import its modules, whatever the limit of a check: on a busy machine that takes long."""
 
-Task = Literal["examine", "reload", "errors", "threads", "indices"]
+Task = Literal["examine", "reload", "errors", "threads", "indices", "open"]
 
 
 class CheckProcess:
@@ -162,3 +162,5 @@ def _findings(
             yield examine.threads(backend, piece, workdir)
         case "indices":
             yield leads_out(backend, piece, workdir, begin)
+        case "open":
+            yield any_shape(backend, piece, workdir, begin)

@@ -49,7 +49,7 @@ class TestRight(BackendConformance):
         return Effort(examples=1, per_pattern=1)
 
     def test_every_check_ran(self, report: Report) -> None:
-        assert all(report.count(check, "passed") for check in set(CHECKS) - {"capture", "indices"})
+        assert all(report.count(check, "passed") for check in set(CHECKS) - {"capture", "indices", "open"})
         assert report.count("build", "declined") > 100
 
 

@@ -12,7 +12,7 @@ from pathlib import Path
 import onnx
 
 from collage_evo.backends.base import Backend, BuildFailure
-from collage_evo.backends.capabilities import TakesOpenShapes, takes_open_inputs
+from collage_evo.backends.capabilities import TakesOpenShapes, closed_reason
 from collage_evo.backends.registry import get_backend
 from collage_evo.errors import InputError
 from collage_evo.fitness.compile.cache import PieceCache
@@ -164,11 +164,9 @@ def _open_problem(name: str, inputs: Sequence[Tensor], outputs: Sequence[Tensor]
     """Why a backend cannot take a piece with these inputs and outputs, some of them not static; empty if it can."""
     backend = get_backend(name)
     open_inputs, open_outputs = ([one.name for one in side if not one.static] for side in (inputs, outputs))
-    takes = isinstance(backend, TakesOpenShapes)
-    if open_inputs and not takes_open_inputs(backend):
-        lacks = "it does not refuse what the piece cannot take" if takes else "it compiles for fixed shapes"
+    if open_inputs and (lacks := closed_reason(backend)):
         return f"{name}: the shape of the input {open_inputs[0]} is open, and {lacks}"
-    if open_outputs and not takes:
+    if open_outputs and not isinstance(backend, TakesOpenShapes):
         return f"{name}: the shape of {open_outputs[0]} depends on data, which it does not take"
     return ""
 
