@@ -13,6 +13,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from types import TracebackType
 
+import numpy as np
 import onnx
 
 from collage_evo.backends.base import Backend, Support, Target
@@ -38,11 +39,11 @@ from collage_evo.precision.transforms.piece import EditedRegion
 from collage_evo.precision.transforms.transform import Data
 from collage_evo.testing.cases import CASES
 from collage_evo.testing.cases.indices import index_cases
-from collage_evo.testing.cases.open_shapes import open_cases
+from collage_evo.testing.cases.open_shapes import SIZES, open_cases
 from collage_evo.testing.contract import HEAVY, UNBUILDABLE, contract_problems, silent_refusal
 from collage_evo.testing.examine import Piece
 from collage_evo.testing.finding import Finding, Report
-from collage_evo.testing.process import CheckProcess
+from collage_evo.testing.process import CheckProcess, Task
 from collage_evo.testing.rounding import rounding_error
 
 WHOLE = "whole case"
@@ -244,7 +245,9 @@ class Suite:
             if not variants:
                 yield Finding("indices", name, "declined", verdict.reason or "none of the variants can run here")
             for variant in variants[:1]:
-                yield from self._main.do("indices", self._as_piece(name, case.model, variant), self._workdir())
+                others = random_inputs(case.model, seed=1, values={"i": case.right})
+                feeds = [{**others, "i": value} for value in (case.right, *case.wild())]
+                yield from self._on("indices", self._as_piece(name, case.model, variant), graph, feeds)
 
     def open_shapes(self) -> Iterator[Finding]:
         """Check pieces with open inputs in several shapes, in each variant that the reference runs itself."""
@@ -253,15 +256,24 @@ class Suite:
             return
         for name, graph, feeds in open_cases():
             verdict = self._backend.supports(graph, graph.all_nodes)
-            tried = self._here(self._backend.variants_of(graph, graph.all_nodes)) if verdict else []
-            variants = [one for one in tried if not isinstance(transform_of(one.arithmetic), Casts)]
+            variants = [
+                variant
+                for variant in self._here(self._backend.variants_of(graph, graph.all_nodes) if verdict else ())
+                if not isinstance(transform_of(variant.arithmetic), Casts)
+            ]
             if not variants:
                 yield Finding("open", name, "declined", verdict.reason or "none of the variants can run here")
-            ranges = calibrate(graph, feeds)
+            ranges = calibrate(graph, feeds[: len(SIZES)])
             for variant in variants:
                 piece = self._as_written(f"{name} [{variant.name}]", graph, variant, ranges)
-                piece = replace(piece, feeds=tuple(list(one.values()) for one in feeds))
-                yield from self._main.do("open", piece, self._workdir())
+                yield from self._on("open", piece, graph, feeds)
+
+    def _on(
+        self, task: Task, piece: Piece, graph: Graph, feeds: Iterable[Mapping[str, np.ndarray]]
+    ) -> Iterator[Finding]:
+        """Check ``piece``, a whole ``graph``, on ``feeds``."""
+        in_order = tuple([one[name] for name in graph.inputs] for one in feeds)
+        return self._main.do(task, replace(piece, feeds=in_order), self._workdir())
 
     def unbuildable(self) -> Iterator[Finding]:
         """Check models that no backend can build."""

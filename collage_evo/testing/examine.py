@@ -45,8 +45,8 @@ ADVICE = frozenset({"nonfinite"})
 class Piece:
     """A model to build as one piece, and its variant.
 
-    ``plain``: the model it was written from, if the reference does not run its precision. ``feeds``: inputs of
-    several shapes for a model with open ones.
+    ``plain``: the model it was written from, if the reference does not run its precision. ``feeds``: its inputs
+    in the checks of indices and of open shapes.
     """
 
     name: str

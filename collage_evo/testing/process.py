@@ -19,7 +19,7 @@ from collage_evo.backends.base import Backend
 from collage_evo.testing import examine
 from collage_evo.testing.examine import Piece
 from collage_evo.testing.finding import Finding, raised
-from collage_evo.testing.indices import any_shape, leads_out
+from collage_evo.testing.indices import like_onnxruntime
 
 _SLICE_S = 0.5
 _FRAME = re.compile(r'^(Current thread|Thread) .*\n  File "(.+)", line (\d+) in (.+)$', re.MULTILINE)
@@ -160,7 +160,5 @@ def _findings(
             yield examine.refuses(backend, piece, workdir)
         case "threads":
             yield examine.threads(backend, piece, workdir)
-        case "indices":
-            yield leads_out(backend, piece, workdir, begin)
-        case "open":
-            yield any_shape(backend, piece, workdir, begin)
+        case "indices" | "open":
+            yield like_onnxruntime(task, backend, piece, workdir, begin)

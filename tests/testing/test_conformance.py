@@ -97,6 +97,27 @@ def test_indices_that_lead_out_must_not_be_followed_unless_they_are_checked_befo
     assert found["gather"].reason.endswith("gives numbers where ONNX Runtime raises" if followed else "")
 
 
+@pytest.mark.parametrize(
+    ("backend", "status", "reason"),
+    [
+        (wrong_building.Open, "passed", ""),
+        (wrong_building.Compiled, "failed", "of [[3, 9, 512]]: gives other numbers than ONNX Runtime"),
+        (wrong_building.Lenient, "failed", "of [[2, 2, 130, 512]]: gives numbers where ONNX Runtime raises"),
+    ],
+    ids=lambda value: value.__name__ if isinstance(value, type) else None,
+)
+def test_open_inputs_are_checked_in_several_shapes(backend, status: Status, reason: str) -> None:
+    with Suite(backend(), QUICK) as suite:
+        found = {finding.case: finding for finding in suite.open_shapes()}
+    assert found["open product [default]"] == Finding("open", "open product [default]", status, reason)
+
+
+def test_a_backend_for_fixed_shapes_declines_open_inputs() -> None:
+    with Suite(wrong.Right(), QUICK) as suite:
+        (found,) = suite.open_shapes()
+    assert (found.status, found.reason) == ("declined", "it compiles for fixed shapes")
+
+
 def test_variants_that_load_the_same_files_are_compiled_once() -> None:
     report = check(wrong_building.OnceBuilt)
     assert not report.failures
