@@ -151,4 +151,5 @@ class Lenient(Open):
 
     def outputs(self, model, inputs):
         ranks = [len(one.type.tensor_type.shape.dim) for one in model.graph.input]
-        return super().outputs(model, [one[0] if one.ndim > rank else one for rank, one in zip(ranks, inputs, strict=True)])
+        pairs = zip(ranks, inputs, strict=True)
+        return super().outputs(model, [one[0] if one.ndim > rank else one for rank, one in pairs])
