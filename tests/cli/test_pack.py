@@ -148,7 +148,7 @@ def test_a_run_for_a_lesser_processor_is_held_to_it_and_says_so(tmp_path: Path, 
     onnx.save(tiny_convnet(), tmp_path / "tiny.onnx")
     (tmp_path / "q.py").write_text(QUALITY)
     rng = np.random.default_rng(0)
-    np.savez(tmp_path / "d.npz", x=rng.standard_normal((24, 1, 3, 16, 16)).astype(np.float32))
+    np.savez(tmp_path / "d.npz", x=rng.standard_normal((8, 1, 3, 16, 16)).astype(np.float32))
     quick = options({**QUICK, "accuracy.budget": 0.5, "accuracy.metric": "q.py:score", "data.source": "d.npz"})
     done = collage("run", "tiny.onnx", "--for", "avx2", "--out", "run", *quick, cwd=tmp_path)
     assert done.returncode == 0, done.stderr

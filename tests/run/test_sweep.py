@@ -21,6 +21,7 @@ from collage_evo.hardware.slots import usable_cores
 from collage_evo.report.progress import LineReporter
 from collage_evo.report.study import Trials
 from collage_evo.run.directory import reopen_run
+from tests.cli.commands import collage
 from tests.support.models import chain
 from tests.support.quick import QUICK_ALL_CORES, options
 
@@ -213,17 +214,18 @@ def test_trials_at_a_time_have_cores_and_directories_of_their_own_and_go_on_afte
         pytest.skip("a single core")
     onnx.save(chain(1), tmp_path / "tiny.onnx")
     space = {"search.ga.population": {"low": 4, "high": 40}}
-    asked = {"trials": 2, "parallel": 2, "sampler": "random", "space": space}
-    settings = {**QUICK_ALL_CORES, "final.speeds": "searched", "sweep": asked}
-    command = [sys.executable, "-m", "collage_evo", "sweep", "tiny.onnx", "--out", "sweep"]
-    killed = subprocess.Popen([*command, *options(settings)], cwd=tmp_path, stderr=subprocess.DEVNULL)
+    trials_of = {"trials": 2, "parallel": 2, "sampler": "random", "space": space}
+    settings = {**QUICK_ALL_CORES, "final.speeds": "searched", "sweep": trials_of}
+    asked = ["sweep", "tiny.onnx", "--out", "sweep"]
+    command = [sys.executable, "-m", "collage_evo", *asked, *options(settings)]
+    killed = subprocess.Popen(command, cwd=tmp_path, stderr=subprocess.DEVNULL)
     trials = tmp_path / "sweep" / "trials"
     while len(list(trials.glob("*/config.yaml"))) < 2:
         assert killed.poll() is None
         time.sleep(0.05)
     killed.kill()
     killed.wait()
-    done = subprocess.run([*command, "--resume"], cwd=tmp_path, capture_output=True, text=True)
+    done = collage(*asked, "--resume", cwd=tmp_path)
     assert done.returncode == 0, done.stderr
     study = optuna.load_study(study_name=sweep.STUDY, storage=sweep.storage_url(tmp_path / "sweep"))
     complete = [trial for trial in study.trials if trial.state == optuna.trial.TrialState.COMPLETE]
