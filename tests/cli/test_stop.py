@@ -123,7 +123,7 @@ def test_a_run_whose_time_is_over_ends_with_the_best_so_far(tmp_path: Path, monk
     for name, value in install_faulty(tmp_path / "plugin").items():
         monkeypatch.setenv(name, value)
     hangs = options({**QUICK, "backends.use": ["onnxruntime", "faulty"], "costs.seconds": 600})
-    done = collage("run", "long.onnx", "--out", "out", "--time", "10", "--json", *hangs, cwd=tmp_path)
+    done = collage("run", "long.onnx", "--out", "out", "--time", "20", "--json", *hangs, cwd=tmp_path)
     assert done.returncode == 0, done.stderr
     assert json.loads(done.stdout)["so_far"]["evidence"] in tuple(Evidence)
     last = done.stderr.splitlines()[-1]

@@ -74,7 +74,7 @@ def test_a_job_that_no_worker_survives_is_unfit_and_a_scheduler_that_is_gone_an_
             patch.setattr(dask, "measure_on_worker", deadly)
             assert list(pool.map([job(5)])) == [Reply(Failure(Fault.WORKERS_DIED, "workers that tried: 1"))]
         # Two threads submit them, so that a long one may come first.
-        jobs = [job(5), *(job(runs, min_seconds=6.0) for runs in range(6, 10))]
+        jobs = [job(5), *(job(runs, min_seconds=3.0) for runs in range(6, 10))]
         answers = pool.map(jobs)
         assert next(answers).answer.times_ms
         cluster.scheduler.kill()
