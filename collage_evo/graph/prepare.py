@@ -396,6 +396,9 @@ def searchable(model: PreparedModel, threads: int) -> SearchableModel:
     fixed.CopyFrom(model.original)
     annotate(fixed, model.types)
     embed_constants(fixed, model.types.constants)
+    for value in (*fixed.graph.input, *fixed.graph.output):
+        for dim in value.type.tensor_type.shape.dim:
+            dim.ClearField("dim_param")  # one name may stand for sizes that differ: no pass may take them for equal
     reasons = []
     for rules in Rules:
         try:

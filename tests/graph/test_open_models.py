@@ -476,3 +476,15 @@ def test_other_shapes_give_the_right_numbers(name: str, tmp_path: Path) -> None:
             assert found.shape == expected.shape, shape
             np.testing.assert_allclose(found, expected, rtol=1e-4, atol=1e-5, err_msg=str(shape))
     assert ran >= 5
+
+
+def test_sizes_of_one_name_may_differ(tmp_path: Path) -> None:
+    b = Builder("names")
+    x, y = (b.input(name, ("batch", "length", 8)) for name in "xy")
+    model = b.model(b.op("ReduceSum", b.op("Expand", y, b.op("Shape", x)), b.ints(0, 1)))
+    onnx.save(model, tmp_path / "m.onnx")
+    samples = [{"x": feeds(1, length)["x"], "y": feeds(1, length)["x"]} for length in SEEN]
+    graph = searchable(prepare_model(ModelFile(str(tmp_path / "m.onnx")), {}, 1, 1, samples, is_open=True), 1).graph
+    given = {"x": feeds(3, 5)["x"], "y": feeds(1, 5)["x"]}
+    (expected,) = Reference(model, 1).run(given)
+    np.testing.assert_allclose(Pieces(graph, [graph.all_nodes]).run(given), expected, rtol=1e-4)

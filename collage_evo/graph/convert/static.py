@@ -66,14 +66,14 @@ class StaticTypes:
 def static_types(model: onnx.ModelProto, seen: Observation, others: Sequence[Observation] = ()) -> StaticTypes:
     """The types that hold for every run of ``model`` on inputs of the shapes in ``seen``.
 
-    ``others``: runs on inputs of other shapes, for an open model. Sizes of inputs that differ there vary, so does any
-    size that does not follow from the others alone, and what depends on such a size is no constant.
+    ``others``: runs on inputs of other shapes, for an open model. Sizes that differ there vary. So does each size
+    that shape inference does not prove, and what depends on such a size is no constant.
     """
     graph = model.graph
     constant = {tensor.name for tensor in graph.initializer}
     static = {*constant, *(value.name for value in graph.input)}
     shapes = _inferred_shapes(model)
-    # At most four positions are four in all runs on longer inputs: that no run shows another size proves nothing.
+    # That no run shows another size proves nothing: of a limit of four positions all runs on longer inputs show four.
     proven = {**{name: seen.tensors[name].shape for name in static & seen.tensors.keys()}, **shapes}
     varies = {name: _varying(tensor, others, proven.get(name, ())) for name, tensor in seen.tensors.items()}
     open_ = set[str]()
@@ -186,7 +186,7 @@ def _follows(node: onnx.NodeProto, constant: set[str]) -> bool:
 
 
 def _squeezes_ones(node: onnx.NodeProto) -> bool:
-    """Whether ``node`` is a Squeeze without axes: how many its output has depends on sizes."""
+    """Whether ``node`` is a Squeeze without axes: the rank of its output depends on sizes."""
     return node.op_type == "Squeeze" and len(node.input) == 1 and not node.attribute
 
 
