@@ -15,16 +15,16 @@ from collage_evo.pruning import RULES, Rule
 
 PACKAGE = Path(collage_evo.__file__).parent
 CODE = {path: path.read_text() for path in PACKAGE.rglob("*.py") if path.name not in ("pruning.py", "config.py")}
-MEASURED = {"unreachable_precision", "earlier_run"}
-"""Rules without a number: they compare measurements."""
+UNNUMBERED = {"unreachable_precision", "earlier_run", "batch_dependent"}
+"""Rules without a number: they compare measurements, or decide by how an engine computes."""
 
 
 @pytest.mark.parametrize("rule", RULES.values(), ids=RULES)
 def test_a_rule_has_one_number_with_a_basis_and_decides_somewhere(rule: Rule) -> None:
     constant = rule.name.upper()
     assert getattr(pruning, constant) is rule
-    assert (math.isnan(rule.number), bool(rule.key)) in {(True, True), (False, False)} or rule.name in MEASURED
-    assert ("{}" in rule.condition) == (rule.name not in MEASURED)
+    assert (math.isnan(rule.number), bool(rule.key)) in {(True, True), (False, False)} or rule.name in UNNUMBERED
+    assert ("{}" in rule.condition) == (rule.name not in UNNUMBERED)
     assert re.fullmatch(r"[A-Z].*\.", rule.basis)
     if rule.key:
         section, key = rule.key.split(".")
