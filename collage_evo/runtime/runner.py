@@ -250,10 +250,12 @@ class Runner:
         except Exception as error:  # each library has its own for shapes and values that an operator refuses
             raise InputError(f"{piece.backend} cannot run the model on these inputs: {one_line(error)}") from error
         for name, value in zip(piece.outputs, outputs, strict=True):
-            if name in buffers:
-                np.copyto(buffers[name], value)
-            else:
+            if name not in buffers:
                 values[name] = value
+            elif value.shape == buffers[name].shape:
+                np.copyto(buffers[name], value)
+            else:  # which copying might broadcast
+                raise InputError(f"{piece.backend} made {name!r} of {written(value)} for {buffers[name].shape}")
 
 
 def _handed_over(program: Program) -> set[str]:

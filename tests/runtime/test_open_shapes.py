@@ -281,3 +281,13 @@ def test_a_run_that_fails_holds_nothing_of_what_it_made(tmp_path: Path) -> None:
         with pytest.raises(InputError, match="cannot run the model on these inputs"):
             session.run(None, {"x": x, "z": np.ones(2, np.int64)})
         assert not session._current._values
+
+
+def test_a_size_that_a_piece_was_taken_to_have_is_not_made_by_copying(tmp_path: Path) -> None:
+    first = whole(parse_graph("g (float[n] x) => (float[m] y) { y = Neg(x) }"), tmp_path)
+    second = whole(parse_graph("g (float[3] y) => (float[3] z) { z = Abs(y) }"), tmp_path)
+    program = Program((*first.pieces, *second.pieces), ("x",), ("z",), {**first.tensors, **second.tensors})
+    with Session([program], TARGET) as session:
+        np.testing.assert_array_equal(session.run(None, {"x": np.full(3, -2, np.float32)})[0], [2, 2, 2])
+        with pytest.raises(InputError, match=r"made 'y' of float32\[1\] for \(3,\)"):
+            session.run(None, {"x": np.ones(1, np.float32)})
