@@ -25,6 +25,7 @@ EXPECTED_REFUSALS = {
         *(name for name in CASES if "3d" in name),  # It takes up to four axes.
         *("gemm_rows", "pad_constant", "reduce_all", "reduce_all_behind_conv", "gather_embedding", "arg_max"),
         *("cast_compare_where", "greater", "unsqueeze_squeeze", "attention_with_an_expanded_mask"),
+        *("gemm_wide", "wide_products_of_one_input"),
     },
     "tvm": {"residual_block_sum", "arg_max", "attention_with_an_expanded_mask"},
 }
