@@ -15,6 +15,8 @@ from collage_evo.report.words import format_count, format_ms, format_ratio
 ANSWER = "the answer"
 ELEMENTS = "elements"
 """Size of inputs of which several dimensions vary."""
+SLOWER = 0.95
+"""Gain below which an answer is slower. Chosen: few runs scatter by some percent."""
 ROWS = 7
 """Sizes in the table, the smallest and the largest among them."""
 
@@ -65,6 +67,12 @@ class LatencyBySize:
             counts[size(one)] += count
         times = [SizeTimes(size(of), counts.get(size(of), 0), dict(ms)) for of, ms in measured]
         return cls(what, tuple(sorted(times, key=lambda one: one.size)), served)
+
+    @property
+    def slower(self) -> str:
+        """A sentence about the sizes at which a library is faster than the answer; empty if there are none."""
+        sizes = [str(one.size) for one in self.times if one.gain is not None and one.gain < SLOWER]
+        return f"a library is faster at {self.what} {', '.join(sizes)}" if sizes else ""
 
     @property
     def names(self) -> list[str]:
