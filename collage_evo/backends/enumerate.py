@@ -6,7 +6,7 @@ from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 
 from collage_evo.backends.base import Backend, Support, no
-from collage_evo.backends.capabilities import takes_open_inputs
+from collage_evo.backends.capabilities import closed_reason
 from collage_evo.backends.checks import numerics_in
 from collage_evo.backends.rewritten import distinct, rewritten_matches
 from collage_evo.backends.select import piece_variants
@@ -18,7 +18,6 @@ from collage_evo.patterns.matcher import TooManyWays
 from collage_evo.precision.quantise.rules import Ranges
 from collage_evo.rewrites.rewrite import Rewrite
 
-FIXED_SHAPES = "the model's inputs have open shapes, and its pieces are for fixed ones"
 MAX_CANDIDATES = 20_000
 """Node sets that one backend's patterns may propose for one graph."""
 
@@ -126,8 +125,8 @@ def matches_of(
 
 def supported_nodes(graph: Graph, backend: Backend) -> tuple[NodeSet, dict[int, str]]:
     """The nodes that ``backend`` takes, and the reason for each other one."""
-    if graph.is_open and not takes_open_inputs(backend):
-        return 0, {node.index: FIXED_SHAPES for node in graph.nodes}
+    if graph.is_open and (lacks := closed_reason(backend)):
+        return 0, {node.index: f"the model's inputs have open shapes, and {lacks}" for node in graph.nodes}
     supported = 0
     refused: dict[int, str] = {}
     for node in graph.nodes:
