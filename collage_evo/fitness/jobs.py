@@ -401,7 +401,7 @@ class SampleBatchesJob(Asks[SampleBatches]):
 @dataclass(frozen=True)
 class EachSampleJob(Asks[TimesOfSamples]):
     """Replace all open artifacts by these, and time them in turns on each of the samples in a file, each for so many
-    ``seconds``, but three runs at least."""
+    ``seconds`` and three runs, of long ones fewer."""
 
     artifacts: tuple[str, ...]
     samples: str

@@ -39,7 +39,7 @@ from collage_evo.runtime.timing import TimedInputs, TimingSettings, measure, mea
 
 LEAST_RUNS, ONE_RUN = 3, TimingSettings(warmup=0, min_runs=1, min_seconds=0.0)
 LONG_TURN_S = 1.0
-"""A round of a race that takes longer is not repeated."""
+"""A round of a race, or of samples, that takes longer is not repeated."""
 BLOCKS = 64
 SMALLEST, LARGEST = 64, 2**22
 """Bytes of a block of ballast: from what libraries allocate for a name to what they map separate pages for."""
@@ -149,7 +149,9 @@ class OpenArtifacts:
         medians = []
         for sample in read_samples(Path(job.samples)):
             rounds, began = list[list[float]](), time.monotonic()
-            while len(rounds) < LEAST_RUNS or time.monotonic() - began < job.seconds:
+            while (spent_s := time.monotonic() - began) < job.seconds or (
+                len(rounds) < LEAST_RUNS and spent_s < LONG_TURN_S
+            ):
                 rounds.append([])
                 for session in sessions:
                     session.feed(sample.feeds)

@@ -118,8 +118,7 @@ def require_runs(config: Config, shapes: OpenShapes, samples: Sequence[Sample], 
     Raises:
         InputError: it does not; the message names the sample, its shape and the limit.
     """
-    loaded = file.load(shapes.smallest)
-    model = loaded.dynamic or loaded.original
+    model = file.load_open().original
     reference = Reference(model, len(usable_cores()), timeout_s=config.fitness.timeout_s)
     if samples:
         require_samples(model, reference, [sample.feeds for sample in samples], str(config.data.source))

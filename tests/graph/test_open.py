@@ -16,6 +16,7 @@ from collage_evo.graph.ir.graph import Graph, Tensor
 from collage_evo.graph.load.load import ModelFile
 from collage_evo.graph.prepare import PreparedModel, prepare_model, searchable
 from collage_evo.graph.reference.reference import reference_outputs
+from collage_evo.models.builder import Builder
 from tests.support.models import open_rows
 
 
@@ -72,3 +73,15 @@ def test_a_backend_without_open_inputs_takes_no_node_and_says_why(graph: Graph) 
         assert not supported
         assert len(refused) == len(graph.nodes)
         assert all("open shapes" in why for why in refused.values())
+
+
+@pytest.mark.parametrize("length", [3, "length"])
+def test_a_weight_that_the_file_lists_as_an_input_has_no_type_of_a_run(tmp_path: Path, length: int | str) -> None:
+    net = Builder("listed")
+    weight = net.const(np.ones((8, 4), np.float32))
+    model = net.model(net.op("MatMul", net.input("x", (1, length, 8)), weight, output="y"))
+    model.graph.input.append(onnx.helper.make_tensor_value_info(weight, onnx.TensorProto.FLOAT, (8, 4)))
+    onnx.save(model, tmp_path / "m.onnx")
+    given = [feeds(1, 3), feeds(1, 5)] if length == "length" else []
+    found = prepare_model(ModelFile(str(tmp_path / "m.onnx")), {}, 1, 1, given, is_open=bool(given))
+    assert searchable(found, 1).graph.is_open == bool(given)

@@ -58,8 +58,7 @@ def extract(graph: Graph, nodes: NodeSet) -> onnx.ModelProto:
     """The region as a standalone model.
 
     Its inputs and outputs are those of ``graph.boundary(nodes)``, in that order, with static types; sizes that vary
-    stay open. Weights of the
-    graph that are in files of this process (``graph/ir/weights.py``) stay there.
+    stay open. Weights of the graph that are in files of this process (``graph/ir/weights.py``) stay there.
     """
     region = _region(graph, nodes)
     names = region.names

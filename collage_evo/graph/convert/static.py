@@ -119,12 +119,13 @@ def annotate(model: onnx.ModelProto, types: StaticTypes) -> None:
     """Write the types into ``model``, in place of all that it declares except its inputs' where no size varies."""
     graph = model.graph
     del graph.value_info[:]
-    outputs = {value.name: value for value in (*graph.output, *graph.input) if types.tensors[value.name].varies}
-    outputs |= {value.name: value for value in graph.output}
-    inputs = {value.name for value in graph.input}
+    ends = {value.name: value for value in graph.output}
+    inputs = {value.name: value for value in graph.input}
     for name, tensor in types.tensors.items():
-        if name in outputs:
-            _declare(outputs[name], tensor)
+        if name in inputs and tensor.varies:
+            _declare(inputs[name], tensor)
+        if name in ends:
+            _declare(ends[name], tensor)
         elif name not in inputs and tensor.dtype != OPAQUE:
             _declare(graph.value_info.add(name=name), tensor)
 
