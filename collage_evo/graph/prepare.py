@@ -140,8 +140,8 @@ def prepare_model(
     if is_open:
         larger, refused = larger_inputs(model, samples, reference)
         unfixed += refused
-        samples += larger
-        outputs += map(reference.run_named, larger)
+        samples += (feeds for feeds, _ in larger)
+        outputs += (expected for _, expected in larger)
     more, unchecked = taking_each_branch(loaded.original, samples, threads, timeout_s)
     samples += more
     outputs += map(reference.run_named, more)
@@ -162,7 +162,7 @@ def prepare_model(
         )
     edges = decided(edges, moving)
     declared = tuple(copy.deepcopy(value) for value in (loaded.dynamic or model).graph.output)
-    seen, *elsewhere = (observe(model, feeds, threads) for feeds, _ in _of_each_shape(pairs))
+    seen, *elsewhere = (observe(model, feeds, threads) for feeds, _ in _distinct_shapes(pairs))
     types, wrong = static_types(model, seen, elsewhere), _wrongly_declared(model, seen)
     if wrong or not all(declared_tensor(value.name, value.type).static for value in model.graph.output):
         annotate(model, types)
@@ -180,11 +180,11 @@ def prepare_model(
         others = f" and {len(compiled) - 1} other inputs have values" if compiled[1:] else " has a value"
         notes += (f"{compiled[0]!r}{others} in the model's file: a session cannot be fed with any other",)
     notes += tuple(f"no input was found that takes both branches of {name!r}" for name in unchecked)
-    identity = loaded.name, _digest_of_open(model) if is_open else digest(model), model, loaded.dynamic
+    identity = loaded.name, _open_digest(model) if is_open else digest(model), model, loaded.dynamic
     return PreparedModel(*identity, pairs, noise, types, notes, unchecked, declared, tuple(edges), fixed, run_s)
 
 
-def _digest_of_open(model: onnx.ModelProto) -> str:
+def _open_digest(model: onnx.ModelProto) -> str:
     """The digest of what the user's file says: the sizes that were seen depend on the inputs that were there."""
     graph = model.graph
     declared = [[copy.deepcopy(value) for value in side] for side in (graph.value_info, graph.input, graph.output)]
@@ -391,7 +391,7 @@ def searchable(model: PreparedModel, threads: int) -> SearchableModel:
     """
     from collage_evo.graph.normalise.normalise import Rules, normalise  # onnxscript is slow to import
 
-    of_each_shape = _of_each_shape(model.references)
+    distinct = _distinct_shapes(model.references)
     fixed = onnx.ModelProto()
     fixed.CopyFrom(model.original)
     annotate(fixed, model.types)
@@ -405,7 +405,7 @@ def searchable(model: PreparedModel, threads: int) -> SearchableModel:
             normalised = normalise(fixed, rules)
             del normalised.graph.value_info[:]  # observed below; what the passes infer about sequences is wrong
             reference = Reference(normalised, threads)
-            every = [_errors(reference.run_named(feeds), expected) for feeds, expected in of_each_shape]
+            every = [_errors(reference.run_named(feeds), expected) for feeds, expected in distinct]
             errors = _largest(every[1:], every[0])
         except InputError as failure:
             reasons.append(f"{rules.value}: {failure}")
@@ -415,7 +415,7 @@ def searchable(model: PreparedModel, threads: int) -> SearchableModel:
         error = max((one for name, one in moved.items() if not model.excused[name].explains(one)), default=0.0)
         if error <= least:
             origin = name_nodes(model.original, normalised)
-            seen, *others = (observe(normalised, feeds, threads) for feeds, _ in of_each_shape)
+            seen, *others = (observe(normalised, feeds, threads) for feeds, _ in distinct)
             annotate(normalised, static_types(normalised, seen, others))
             if model.unchecked:
                 normalised.metadata_props.add(key=UNCHECKED_BRANCHES, value=", ".join(model.unchecked))
@@ -426,12 +426,12 @@ def searchable(model: PreparedModel, threads: int) -> SearchableModel:
     raise NotSearchable(f"the model cannot be split into operators ({'; '.join(reasons)})")
 
 
-def _of_each_shape(references: Sequence[tuple[Values, Values]]) -> list[tuple[Values, Values]]:
+def _distinct_shapes(references: Sequence[tuple[Values, Values]]) -> list[tuple[Values, Values]]:
     """The first of ``references``, and the first of each other shape."""
-    of_shapes: dict[tuple[tuple[int, ...], ...], tuple[Values, Values]] = {}
+    first: dict[tuple[tuple[int, ...], ...], tuple[Values, Values]] = {}
     for feeds, expected in references:
-        of_shapes.setdefault(tuple(getattr(value, "shape", ()) for value in feeds.values()), (feeds, expected))
-    return list(of_shapes.values())
+        first.setdefault(tuple(getattr(value, "shape", ()) for value in feeds.values()), (feeds, expected))
+    return list(first.values())
 
 
 def _roundoff(types: StaticTypes) -> float:

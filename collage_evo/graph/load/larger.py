@@ -18,9 +18,9 @@ Values = Mapping[str, Any]
 
 def larger_inputs(
     model: onnx.ModelProto, samples: Sequence[Values], reference: Reference
-) -> tuple[list[dict[str, Any]], list[str]]:
-    """The first of ``samples``, repeated once along each open size that all of them share, as far as ``reference``
-    runs it; and a note for each size that it refuses.
+) -> tuple[list[tuple[dict[str, Any], dict[str, Any]]], list[str]]:
+    """The first of ``samples``, repeated once along each open size that all of them share, with the outputs of
+    ``reference``, as far as it runs; and a note for each size that it refuses.
 
     Axes of one name in the file are one size; nameless ones are one if they have the same number.
     """
@@ -30,15 +30,14 @@ def larger_inputs(
             if len({np.shape(sample[name])[axis] for sample in samples}) == 1:
                 size = value.type.tensor_type.shape.dim[axis].dim_param or f"size {axis}"
                 axes.setdefault(size, []).append((name, axis))
-    inputs, notes = list[dict[str, Any]](), list[str]()
-    for size, of_inputs in axes.items():
+    pairs, notes = list[tuple[dict[str, Any], dict[str, Any]]](), list[str]()
+    for size, places in axes.items():
         feeds = dict(samples[0])
-        for name, axis in of_inputs:
+        for name, axis in places:
             feeds[name] = np.concatenate([feeds[name]] * 2, axis)
         try:
-            reference.run(feeds)
-            inputs.append(feeds)
+            pairs.append((feeds, reference.run_named(feeds)))
         except InputError:
-            name, axis = of_inputs[0]
+            name, axis = places[0]
             notes.append(f"{size!r} of {name!r} stays {np.shape(samples[0][name])[axis]}: the model refuses another")
-    return inputs, notes
+    return pairs, notes

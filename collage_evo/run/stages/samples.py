@@ -114,8 +114,8 @@ def sizes_of(accuracy: AccuracyConfig) -> Sizes:
 
 def random_samples(model: onnx.ModelProto, shapes: OpenShapes) -> Split[Sample]:
     """Random inputs of many of ``shapes``."""
-    of_shapes = enumerate(shapes.drawn(DRAWN, seed=0))
-    return split([Sample(random_inputs(model, 2000 + index, one)) for index, one in of_shapes], RANDOM, seed=0)
+    drawn = enumerate(shapes.drawn(DRAWN, seed=0))
+    return split([Sample(random_inputs(model, 2000 + index, one)) for index, one in drawn], RANDOM, seed=0)
 
 
 def timed_samples(samples: Split[Sample], shapes: OpenShapes) -> tuple[list[Values], tuple[float, ...]]:
@@ -123,20 +123,20 @@ def timed_samples(samples: Split[Sample], shapes: OpenShapes) -> tuple[list[Valu
     the middle of the total time first; then those of the smallest and the largest shape."""
     every = (*samples.search, *samples.calibration, *samples.held_out)
     distribution = distribution_of(shapes, every, 0)
-    of_shape = [next(one.feeds for one in every if shapes_of(one) == shape) for shape in distribution.shapes]
+    inputs = [next(one.feeds for one in every if shapes_of(one) == shape) for shape in distribution.shapes]
     chosen = representatives(distribution.shapes, distribution.counts)
     time = np.cumsum([one.weight * elements(distribution.shapes[one.place]) for one in chosen])
     middle = chosen[np.searchsorted(time, time[-1] / 2)]
     timed = sorted(chosen, key=lambda one: one is not middle)
-    by_size = sorted(of_shape, key=lambda feeds: sum(value.size for value in feeds.values()))
-    return [*(of_shape[one.place] for one in timed), by_size[0], by_size[-1]], tuple(one.weight for one in timed)
+    by_size = sorted(inputs, key=lambda feeds: sum(value.size for value in feeds.values()))
+    return [*(inputs[one.place] for one in timed), by_size[0], by_size[-1]], tuple(one.weight for one in timed)
 
 
 def samples_by_size(run: Workplace, shapes: OpenShapes) -> tuple[Distribution, list[Sample]]:
     """The distribution of the samples' shapes, and of each shape the first sample of the search, smallest first."""
     every = [one for name in PARTS for one in read_samples(_part(run, name))]
-    of_shapes = {str(shapes_of(one)): one for one in reversed(read_samples(run.files.search))}
-    return distribution_of(shapes, every, 0), sorted(of_shapes.values(), key=lambda one: elements(shapes_of(one)))
+    first = {str(shapes_of(one)): one for one in reversed(read_samples(run.files.search))}
+    return distribution_of(shapes, every, 0), sorted(first.values(), key=lambda one: elements(shapes_of(one)))
 
 
 def keep_samples(run: Workplace, model: PreparedModel, samples: Split[Sample] | None) -> Sampled:
