@@ -23,10 +23,12 @@ from collage_evo.graph.reference.ort_values import from_ort_value
 from collage_evo.runtime.checked import load_unchanged
 from collage_evo.runtime.forks import LINEAGE, left_behind, never_free
 from collage_evo.runtime.input_limits import MaskedValues, plain_array
+from collage_evo.runtime.input_shapes import InputShapes, written
 from collage_evo.runtime.limits import require_inside, reraise_index_error
 from collage_evo.runtime.pages import on_huge_pages
 from collage_evo.runtime.pools import from_first_core, workers_apart
 from collage_evo.runtime.program import Piece, Program, lifetimes
+from collage_evo.runtime.signature import Signature
 from collage_evo.runtime.timing import Clock
 
 Loader = Callable[[Piece, Program, Target], Executable]
@@ -34,14 +36,11 @@ Loader = Callable[[Piece, Program, Target], Executable]
 
 
 class Runner:
-    """A loaded program, with pieces from ``load``. Not for several threads at a time."""
+    """A loaded program, with pieces from ``load``, of a model with ``signature``. For one thread at a time."""
 
-    def __init__(self, program: Program, target: Target, load: Loader | None = None) -> None:
+    def __init__(self, program: Program, target: Target, signature: Signature, load: Loader | None = None) -> None:
         self.program = program
-        tensors = [program.tensors[name] for name in program.inputs]
-        self._inputs = [(tensor, None if tensor.dtype == OPAQUE else np.dtype(tensor.dtype)) for tensor in tensors]
-        self.takes_open = not all(tensor.static for tensor in tensors)
-        """Whether an input has a size that follows the request."""
+        self.takes = InputShapes(program, signature)
         self._load = load or load_piece
         self._threads = target.threads
         waiting = {name for piece in program.pieces if (name := _waits_after_fork(piece, target.threads))}
@@ -58,6 +57,11 @@ class Runner:
             stack.enter_context(on_huge_pages())
             stack.enter_context(workers_apart(target.threads))
             self._regions = self.load_pieces(target)
+        tensors = [program.tensors[name] for name in program.inputs]
+        self._inputs = [
+            (tensor.name, None if tensor.dtype == OPAQUE else np.dtype(tensor.dtype), self._buffers.get(tensor.name))
+            for tensor in tensors
+        ]
         self._calls: tuple[Callable[[], object], ...] = from_first_core(self.steps(), target.threads)
         LINEAGE.register(self)
 
@@ -85,16 +89,6 @@ class Runner:
         """Notes on work that runs worse than it could, with reasons; complete after the first run."""
         return ()
 
-    def require_fit(self, feeds: Mapping[str, Any]) -> None:
-        """
-        Raises:
-            InputError: an input, a result of :func:`as_value`, is of another dtype or shape.
-        """
-        for tensor, dtype in self._inputs:
-            value = feeds[tensor.name]
-            if dtype is not None and not (value.dtype is dtype and _takes(tensor.shape, value.shape)):
-                require_fit(value, tensor)
-
     def feed(self, feeds: Mapping[str, Any]) -> None:
         """Copy every input, which fits, into the buffers.
 
@@ -107,12 +101,12 @@ class Runner:
         if self.program.limits:
             feeds = {**feeds, **{name: np.array(feeds[name]) for name in self.program.limits}}
             require_inside(feeds, self.program.limits)
-        for tensor, dtype in self._inputs:
-            value = feeds[tensor.name]
-            if tensor.name in self._buffers:
-                np.copyto(self._buffers[tensor.name], value)
+        values = self._values
+        for name, dtype, buffer in self._inputs:
+            if buffer is not None:
+                np.copyto(buffer, feeds[name])
             else:
-                self._values[tensor.name] = value if dtype is None else np.asarray(value, dtype, "C")
+                values[name] = feeds[name] if dtype is None else np.asarray(feeds[name], dtype, "C")
 
     def execute(self) -> None:
         """Run once on the input buffers that ``feed`` filled; nothing is copied or allocated here."""
@@ -158,14 +152,12 @@ class Runner:
         Raises:
             InputError: as :meth:`read`.
         """
-        if not self._values:  # most programs
-            return [self.read(name) for name in names]
-        outputs: list[Any] = []
-        for name in names:
-            # The caller may have it already: an input, or an output that is named twice.
-            shared = name in self.program.inputs or name in names[: len(outputs)]
-            outputs.append(self.read(name) if shared or name not in self._values else self._values[name])
-        return outputs
+        values, fed = self._values, self.program.inputs
+        # The caller may have it already: an input, or an output that is named twice.
+        return [
+            values[name] if name in values and name not in fed and names.count(name) == 1 else self.read(name)
+            for name in names
+        ]
 
     def hold(self) -> None:
         """Keep the fed inputs for runs by :meth:`execute`."""
@@ -208,7 +200,7 @@ class Runner:
         """Release all compiled regions and buffers."""
         self._calls = self._regions = (closed,)
         self._executables.clear()
-        self._buffers, self._values, self._held = {}, {}, {}
+        self._buffers, self._values, self._held, self._inputs = {}, {}, {}, []
 
     def loaded(self, piece: Piece, target: Target) -> Callable[[], None]:
         """A call of ``piece``, loaded and bound to its buffers."""
@@ -236,13 +228,18 @@ class Runner:
         static = all(self.program.tensors[n].static for n in piece.inputs)
         if not takes_open_inputs(get_backend(piece.backend)) and not static:
             raise InputError(f"{name} does not refuse shapes that the piece cannot take: run the search again")
-        return partial(self._run_open, piece, executable)
+        return partial(self._run_open, piece, executable, [(n, buffers.get(n)) for n in piece.inputs])
 
-    def _run_open(self, piece: Piece, executable: DynamicExecutable) -> None:
-        """Run a piece whose tensors are not all static: the library allocates its outputs."""
+    def _run_open(
+        self, piece: Piece, executable: DynamicExecutable, given: Sequence[tuple[str, np.ndarray | None]]
+    ) -> None:
+        """Run a piece whose tensors are not all static: the library allocates its outputs.
+
+        ``given``: each input with its buffer, None for one that has none.
+        """
         values, buffers = self._values, self._buffers
         try:
-            inputs = [values[name] if name in values else buffers[name] for name in piece.inputs]
+            inputs = [values[name] if buffer is None else buffer for name, buffer in given]
         except KeyError as missing:
             raise InputError(f"{missing} holds nothing: call feed before") from None
         try:
@@ -268,10 +265,11 @@ def _handed_over(program: Program) -> set[str]:
     return outputs.difference(name for piece, static in pieces if static for name in piece.inputs)
 
 
-def runner_of(program: Program, target: Target, load: Loader | None = None) -> Runner:
-    """A runner of ``program`` for ``target``; pieces come from ``load``, or from their backends."""
+def runner_of(program: Program, target: Target, signature: Signature, load: Loader | None = None) -> Runner:
+    """A runner of ``program`` for ``target``, of a model with ``signature``; pieces come from ``load``, or from their
+    backends."""
     kind: type[Runner] = target.served_by.runner() if target.accelerated else Runner
-    return kind(program, target, load)
+    return kind(program, target, signature, load)
 
 
 def as_value(value: Any, tensor: Tensor) -> Any:
@@ -292,11 +290,6 @@ def as_value(value: Any, tensor: Tensor) -> Any:
         raise InputError(f"input '{tensor.name}' is no array: {one_line(error)}") from error
 
 
-def written(value: Any) -> str:
-    """An array's dtype and shape, as in ``float32[1, 3]``."""
-    return f"{value.dtype}{list(value.shape)}"
-
-
 def closed() -> None:
     """Refuse to run: the session is closed.
 
@@ -304,26 +297,6 @@ def closed() -> None:
         InputError: always.
     """
     raise InputError("this session is closed: load the artifact again")
-
-
-def require_fit(value: Any, tensor: Tensor) -> None:
-    """
-    Raises:
-        InputError: ``value`` is of another dtype or shape than the input ``tensor``.
-    """
-    of_type = np.dtype(value.dtype).newbyteorder("=") == tensor.dtype
-    if not of_type or not _takes(tensor.shape, value.shape):
-        raise InputError(f"input '{tensor.name}' is {written(value)}; this model takes {_open(tensor)}")
-
-
-def _takes(shape: Sequence[int], sizes: Sequence[int]) -> bool:
-    """Whether a tensor of ``shape``, in which -1 is any size, may have ``sizes``."""
-    return len(shape) == len(sizes) and not [k for k, n in zip(shape, sizes, strict=True) if k != n and k >= 0]
-
-
-def _open(tensor: Tensor) -> str:
-    sizes = ", ".join("?" if size < 0 else str(size) for size in tensor.shape)
-    return f"{tensor.dtype}[{sizes}]"
 
 
 def _waits_after_fork(piece: Piece, threads: int) -> str:

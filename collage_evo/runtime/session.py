@@ -17,10 +17,11 @@ from collage_evo.errors import InputError
 from collage_evo.graph.ir.graph import OPAQUE
 from collage_evo.runtime.binding import IOBinding, as_ort_value
 from collage_evo.runtime.forks import LINEAGE
+from collage_evo.runtime.input_shapes import written
 from collage_evo.runtime.package import Selected
 from collage_evo.runtime.pools import settle_pools
 from collage_evo.runtime.program import Piece, Program
-from collage_evo.runtime.runner import Loader, Runner, as_value, closed, runner_of, written
+from collage_evo.runtime.runner import Loader, Runner, as_value, closed, runner_of
 from collage_evo.runtime.signature import ModelMetadata, NodeArg, Signature, signature_of_program
 from collage_evo.runtime.timing import Clock
 
@@ -65,6 +66,7 @@ class Session(contextlib.AbstractContextManager["Session"]):
         self._inputs, self._outputs = first.inputs, first.outputs
         self._tensors = {name: first.tensors[name] for name in first.inputs}
         self._input_names = frozenset(first.inputs)
+        self._order, self._types = list(first.inputs), [np.ndarray] * len(first.inputs)
         self._signature = signature or signature_of_program(first)
         self._target = target
         self.selected: Selected | None = None
@@ -74,7 +76,7 @@ class Session(contextlib.AbstractContextManager["Session"]):
         self._inside = False
         """Whether the thread that holds the lock is inside a run."""
         settle_pools((piece.backend for program in programs for piece in program.pieces), target)
-        self._runners = {program.shapes: runner_of(program, target, load) for program in programs}
+        self._runners = {program.shapes: runner_of(program, target, self._signature, load) for program in programs}
         self._fallback = fallback.late if fallback else None
         self._open: Runner | None = None
         self._current = next(iter(self._runners.values()))
@@ -206,6 +208,10 @@ class Session(contextlib.AbstractContextManager["Session"]):
         return names
 
     def _values(self, feeds: Mapping[str, Any]) -> dict[str, Any]:
+        """The inputs in the programs' order."""
+        usual = type(feeds) is dict and [*(values := feeds.copy())] == self._order
+        if usual and [*map(type, values.values())] == self._types:
+            return values
         if type(feeds) is not dict or feeds.keys() != self._input_names:
             self._require_names(feeds)
         return {
@@ -220,9 +226,7 @@ class Session(contextlib.AbstractContextManager["Session"]):
         runner = self._recent.get(kinds)
         if runner is None:
             runner = self._runner(values)
-            runner.require_fit(values)
-            if runner.takes_open:
-                self._signature.require_agreement(values)
+            runner.takes.require(values)
             if len(self._recent) == RECENT:
                 self._recent.clear()
             if kinds:
@@ -360,7 +364,7 @@ class Session(contextlib.AbstractContextManager["Session"]):
             shapes_text = ", ".join(f"{name} {written(values[name])}" for name in arrays)
             raise InputError(f"no profile of this artifact takes {shapes_text}: add it to model.shapes and run again")
         if self._open is None:
-            self._open = runner_of(self._fallback, self._target)
+            self._open = runner_of(self._fallback, self._target, self._signature)
         return self._open
 
 

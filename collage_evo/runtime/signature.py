@@ -7,7 +7,6 @@ from dataclasses import dataclass, field
 from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
-from collage_evo.errors import InputError
 from collage_evo.graph.ir.elements import onnx_name
 from collage_evo.graph.ir.graph import OPAQUE, Tensor
 from collage_evo.runtime.program import Program
@@ -58,20 +57,9 @@ class Signature:
         """Whether every input's shape is fixed."""
         return all(isinstance(size, int) for arg in self.inputs for size in arg.shape)
 
-    def require_agreement(self, values: Mapping[str, Any]) -> None:
-        """
-        Raises:
-            InputError: sizes of one name differ in the shapes of ``values``, whose ranks are the declared ones.
-        """
-        for name, (first, axis), *others in self._shared:
-            size = values[first].shape[axis]
-            for other, k in others:
-                if (found := values[other].shape[k]) != size:
-                    raise InputError(f"'{name}' is {size} in input '{first}' and {found} in '{other}'")
-
     @cached_property
-    def _shared(self) -> list[tuple[Any, ...]]:
-        """The names of sizes that several axes have, each with these axes and their inputs. Strings may be a list."""
+    def shared(self) -> list[tuple[Any, ...]]:
+        """Names of sizes of several axes, each with these, as inputs with an axis. Strings may be a list."""
         axes: dict[str, list[tuple[str, int]]] = {}
         for arg in (one for one in self.inputs if one.type != "tensor(string)"):
             for axis, name in enumerate(arg.shape):

@@ -180,6 +180,16 @@ def test_sizes_of_one_name_are_equal(tmp_path: Path) -> None:
         assert session.run(None, numbers({"x": (2, 4), "z": (2, 4)}))[0].shape == (2, 4)
 
 
+def test_inputs_in_another_order_are_checked_by_name(tmp_path: Path) -> None:
+    model = parse_graph("g (float[n, 3] x, float[n, 4] z) => (float[n, 7] y) { y = Concat <axis = 1> (x, z) }")
+    with Session([whole(model, tmp_path)], TARGET, signature_of(model)) as session:
+        right = numbers({"x": (2, 3), "z": (2, 4)})
+        (expected,) = session.run(None, right)
+        np.testing.assert_array_equal(session.run(None, dict(reversed(right.items())))[0], expected)
+        with pytest.raises(InputError, match=r"input 'x' is float32\[2, 4\]; this model takes float32\[\?, 3\]"):
+            session.run(None, numbers({"z": (2, 3), "x": (2, 4)}))
+
+
 def test_another_rank_is_refused_before_its_sizes_are_compared(tmp_path: Path) -> None:
     text = "g (float[{n}, {k}] x, float[{n}, {k}] z) => (float[{n}, {k}] y) {{ y = Add(x, z) }}"
     signature = signature_of(parse_graph(text.format(n="n", k="k")))

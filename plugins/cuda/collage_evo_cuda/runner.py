@@ -13,9 +13,10 @@ from collage_evo.backends.registry import device_of
 from collage_evo.backends.variants import engine_name
 from collage_evo.errors import InputError
 from collage_evo.hardware.target import CPU
+from collage_evo.runtime.input_shapes import require_fit
 from collage_evo.runtime.limits import require_inside, reraise_index_error
 from collage_evo.runtime.program import Piece
-from collage_evo.runtime.runner import Runner, closed, require_fit
+from collage_evo.runtime.runner import Runner, closed
 from collage_evo_cuda.arrays import arrays_on, require_place
 from collage_evo_cuda.cuda import Device
 from collage_evo_cuda.device import DeviceArray, DeviceExecutable
