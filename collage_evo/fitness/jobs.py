@@ -157,13 +157,6 @@ class Opened:
 
 
 @dataclass(frozen=True)
-class TimesOfSamples:
-    """The median time in ms of each artifact on each sample, in the order of the samples, then of the artifacts."""
-
-    median_ms: tuple[tuple[float, ...], ...]
-
-
-@dataclass(frozen=True)
 class Profiled:
     """The median time of each region of an artifact, and what a session call adds to all of them, in ms."""
 
@@ -204,7 +197,7 @@ class Inherits:
     key: str
 
 
-Times = Measured | Timed | SampleBatches | TimesOfSamples | Profiled | KernelTimes
+Times = Measured | Timed | SampleBatches | Profiled | KernelTimes
 Answer = Compiled | Written | TunedKernels | Opened | Judgement | Times | Failure
 Message = Answer | Waits | Inherits
 """A line of a worker process's output."""
@@ -399,13 +392,11 @@ class SampleBatchesJob(Asks[SampleBatches]):
 
 
 @dataclass(frozen=True)
-class EachSampleJob(Asks[TimesOfSamples]):
-    """Replace all open artifacts by these, and time them in turns on each of the samples in a file, each for so many
-    ``seconds`` and three runs, of long ones fewer."""
+class SampleJob(Asks[Timed]):
+    """Run a sample batch of an artifact, which stays open, on the only sample in a file, after a run on it."""
 
-    artifacts: tuple[str, ...]
-    samples: str
-    seconds: float = 0.3
+    artifact: str
+    sample: str
 
 
 @dataclass(frozen=True)
@@ -419,7 +410,7 @@ class ProfileJob(Asks[Profiled]):
     seconds: float = 2.0
 
 
-RaceJob = OpenJob | TimeJob | ReloadJob | SampleBatchesJob | EachSampleJob
+RaceJob = OpenJob | TimeJob | ReloadJob | SampleBatchesJob | SampleJob
 TimedJob = CostJob | KernelsJob | CopyJob | PlacementJob | WholeJob | FallbackJob | JudgeJob | ProfileJob | RaceJob
 Job = BuildJob | TuneJob | ArtifactJob | TimedJob
 

@@ -15,7 +15,6 @@ from collage_evo.accuracy.samples import read_samples
 from collage_evo.digests import forget
 from collage_evo.errors import InputError
 from collage_evo.fitness.jobs import (
-    EachSampleJob,
     Opened,
     OpenJob,
     Profiled,
@@ -23,9 +22,9 @@ from collage_evo.fitness.jobs import (
     ReloadJob,
     SampleBatches,
     SampleBatchesJob,
+    SampleJob,
     Timed,
     TimeJob,
-    TimesOfSamples,
 )
 from collage_evo.fitness.timing import SingleSession, sample_batch, throttled, time_call_ms
 from collage_evo.fitness.worker_context import WorkerContext
@@ -35,11 +34,10 @@ from collage_evo.runtime.artifact import load_artifact
 from collage_evo.runtime.crowd import Crowd
 from collage_evo.runtime.manifest import computes_exactly
 from collage_evo.runtime.session import Session
-from collage_evo.runtime.timing import TimedInputs, TimingSettings, measure, measure_uncontended
+from collage_evo.runtime.timing import TimedInputs, measure_uncontended
 
-LEAST_RUNS, ONE_RUN = 3, TimingSettings(warmup=0, min_runs=1, min_seconds=0.0)
 LONG_TURN_S = 1.0
-"""A round of a race, or of samples, that takes longer is not repeated."""
+"""A round of a race that takes longer is not repeated."""
 BLOCKS = 64
 SMALLEST, LARGEST = 64, 2**22
 """Bytes of a block of ballast: from what libraries allocate for a name to what they map separate pages for."""
@@ -140,25 +138,15 @@ class OpenArtifacts:
         inputs = self._context.timed
         return SampleBatches(tuple(sample_batch(self._opened[one].at_work(inputs)) for one in job.artifacts))
 
-    def each_sample(self, job: EachSampleJob) -> TimesOfSamples:
-        """Time several artifacts in turns on each of a few samples."""
-        self._close_all()
-        self._opened |= {one: OpenArtifact(Path(one), self._context.shares) for one in job.artifacts}
-        sessions = [one.session for one in self._opened.values()]
+    def on_sample(self, job: SampleJob) -> Timed:
+        """A sample batch of an artifact on a sample, after a first run, which plans buffers for its shapes."""
+        if job.artifact not in self._opened:
+            self._opened[job.artifact] = OpenArtifact(Path(job.artifact), self._context.shares)
+        (sample,), timed = read_samples(Path(job.sample)), SingleSession(self._opened[job.artifact].session)
+        timed.feed(TimedInputs((sample.feeds,)))
         self._context.exclusive.acquire_exclusive()
-        medians = []
-        for sample in read_samples(Path(job.samples)):
-            rounds, began = list[list[float]](), time.monotonic()
-            while (spent_s := time.monotonic() - began) < job.seconds or (
-                len(rounds) < LEAST_RUNS and spent_s < LONG_TURN_S
-            ):
-                rounds.append([])
-                for session in sessions:
-                    session.feed(sample.feeds)
-                    session.execute()  # on caches that this session filled
-                    rounds[-1] += measure(session.execute, ONE_RUN).times_ms
-            medians.append(tuple(map(float, np.median(rounds, axis=0))))
-        return TimesOfSamples(tuple(medians))
+        timed.execute()
+        return Timed(sample_batch(timed))
 
     def profile(self, job: ProfileJob) -> Profiled:
         """Time each region of the artifact that was opened last."""

@@ -25,7 +25,6 @@ from collage_evo.fitness.jobs import (
     Compiled,
     CopyJob,
     CostJob,
-    EachSampleJob,
     FallbackJob,
     Inherits,
     Job,
@@ -38,6 +37,7 @@ from collage_evo.fitness.jobs import (
     ProfileJob,
     ReloadJob,
     SampleBatchesJob,
+    SampleJob,
     TimedJob,
     TimeJob,
     TunedKernels,
@@ -110,7 +110,7 @@ class Worker:
             TimeJob: artifacts.time,
             ReloadJob: artifacts.reload,
             SampleBatchesJob: artifacts.batches,
-            EachSampleJob: artifacts.each_sample,
+            SampleJob: artifacts.on_sample,
             ProfileJob: artifacts.profile,
         }
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 
 from rich.table import Table
@@ -15,8 +15,6 @@ from collage_evo.report.words import format_count, format_ms, format_ratio
 ANSWER = "the answer"
 ELEMENTS = "elements"
 """Size of inputs of which several dimensions vary."""
-SLOWER = 0.95
-"""Gain below which an answer is slower. Chosen: few runs scatter by some percent."""
 ROWS = 7
 """Sizes in the table, the smallest and the largest among them."""
 
@@ -45,6 +43,8 @@ class LatencyBySize:
     times: tuple[SizeTimes, ...]
     served: str = ""
     """What the answer is for: :func:`describe_open`."""
+    left_out: tuple[str, ...] = ()
+    """Sentences about placements that are not the answer, because a library is faster at one size."""
 
     @classmethod
     def of(
@@ -55,24 +55,12 @@ class LatencyBySize:
         served: str = "",
     ) -> LatencyBySize:
         """From times ``measured`` on shapes, ms by name."""
-        name, *others = shapes.varying or (ELEMENTS,)
-        what = ELEMENTS if others else name
-
-        def size(of: Mapping[str, Sequence[int]]) -> int:
-            sizes = (pair for key, axes in shapes.inputs.items() for pair in zip(axes, of[key], strict=True))
-            return int(elements(of)) if what == ELEMENTS else next(n for one, n in sizes if one.name == what)
-
+        what, size = size_of(shapes)
         counts = dict.fromkeys(map(size, distribution.shapes), 0)
         for one, count in zip(distribution.shapes, distribution.counts, strict=True):
             counts[size(one)] += count
         times = [SizeTimes(size(of), counts.get(size(of), 0), dict(ms)) for of, ms in measured]
         return cls(what, tuple(sorted(times, key=lambda one: one.size)), served)
-
-    @property
-    def slower(self) -> str:
-        """A sentence about the sizes at which a library is faster than the answer; empty if there are none."""
-        sizes = [str(one.size) for one in self.times if one.gain is not None and one.gain < SLOWER]
-        return f"a library is faster at {self.what} {', '.join(sizes)}" if sizes else ""
 
     @property
     def names(self) -> list[str]:
@@ -89,6 +77,18 @@ class LatencyBySize:
         alike = len({one.samples for one in inner}) < 2
         chosen = spread if alike else sorted(inner, key=lambda one: -one.samples)[: most - 2]
         return tuple(one for one in self.times if one in (self.times[0], *chosen, self.times[-1]))
+
+
+def size_of(shapes: OpenShapes) -> tuple[str, Callable[[Mapping[str, Sequence[int]]], int]]:
+    """The name of the dimension that varies, or :data:`ELEMENTS` if several do, and its size in an input."""
+    name, *others = shapes.varying or (ELEMENTS,)
+    what = ELEMENTS if others else name
+
+    def size(of: Mapping[str, Sequence[int]]) -> int:
+        sizes = (pair for key, axes in shapes.inputs.items() for pair in zip(axes, of[key], strict=True))
+        return int(elements(of)) if what == ELEMENTS else next(n for one, n in sizes if one.name == what)
+
+    return what, size
 
 
 def size_rows(sizes: LatencyBySize, most: int = ROWS) -> list[tuple[str, ...]]:

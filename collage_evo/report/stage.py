@@ -50,8 +50,8 @@ class Stage(StrEnum):
     COMPILE = "compile", "compiling the most promising placements", 2
     FINAL = "final: taking turns", "comparing the best thoroughly", 20
     HELD_OUT = "held-out samples", "finding the error on held-out samples", 2
+    SIZES = "latency by size", "timing the best on inputs of several sizes"
     VERIFY = "verify", "checking the artifact", 2
-    SIZES = "latency by size", "timing it on inputs of several sizes"
     OTHER_SPEED = "the answer's other speed", "timing it on all cores and on one share of them", 3
     SWEEP = "sweep", "running the trials", None
     COMPILE_FRONT = "compiling for this machine", "compiling for this machine", None

@@ -63,7 +63,7 @@ def _ranked(result: Result, directory: Path | None) -> list[tuple[int, str]]:
     deciding = next((line for line in speedups if " times " in line), "")
     details = (
         (0, [describe_answer(result), *([result.by_size.served] if result.by_size else [])]),
-        (1, [result.by_size.slower] if result.by_size and result.placed and result.by_size.slower else []),
+        (1, result.by_size.left_out[:1] if result.by_size else []),
         (0, [describe_loss(result.accuracy), *held]),
         (1, _conditions(result)),
         (1, [describe_invariance(found)] if (found := result.accuracy.invariance) else []),

@@ -17,7 +17,7 @@ from collage_evo.run.publisher import Publisher
 from collage_evo.run.records import Seconds
 from collage_evo.run.result import run_result
 from collage_evo.run.search import Found, Searched
-from collage_evo.run.stages.answer import answer_by_size, answer_speeds, decide, deliver
+from collage_evo.run.stages.answer import answer_speeds, decide, deliver
 from collage_evo.run.stages.baselines import Baselines
 from collage_evo.run.stages.compile import CompiledCandidates
 from collage_evo.run.stages.evolve import fingerprint_of
@@ -97,7 +97,6 @@ def _delivered(
     answer = deliver(run, verdict.answer, artifact, delivery, details)
     compiled.remove()
     speeds = run.attempt(lambda: answer_speeds(run, verdict, answer), "the other speed is left out")
-    by_size = run.attempt(lambda: answer_by_size(run, verdict, answer, single), "latency by size is left out")
     result = run_result(
         run=run,
         model=model,
@@ -108,7 +107,6 @@ def _delivered(
         held_out=held_out,
         answer=answer,
         speeds=None if isinstance(speeds, Failure) else speeds,
-        by_size=None if isinstance(by_size, Failure) else by_size,
     )
     write_result(delivery.directory / RESULT, result)
     run.attempt(lambda: write_html(delivery.directory / REPORT, result), "there is no report.html")

@@ -46,7 +46,7 @@ on an idle machine differ by a few percent."""
 class Raced:
     """Outcome of the final race: the verdict, and the key of each of its placements by name.
 
-    ``excluded``: by name, how those that were faster exceeded the budget on held-out samples.
+    ``excluded``: by name, why those that were faster are not the answer.
     """
 
     verdict: Verdict

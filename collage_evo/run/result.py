@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import astuple, replace
 
 from collage_evo.accuracy.judge import Quality
@@ -13,7 +13,6 @@ from collage_evo.graph.prepare import PreparedModel
 from collage_evo.hardware.processor import level as held_level
 from collage_evo.precision.quantise.arithmetic import Arithmetic
 from collage_evo.report.result import Accuracy, FrontPoint, Latency, Result, SeedResult, ServingResult, Speeds, finite
-from collage_evo.report.sizes import LatencyBySize
 from collage_evo.run.budget import SEARCH_SKIPPED
 from collage_evo.run.context import RunContext
 from collage_evo.run.front import Raced, Scales, front_points, over_budget
@@ -51,22 +50,23 @@ def run_result(
     held_out: HeldOut,
     answer: Answer,
     speeds: Speeds | None,
-    by_size: LatencyBySize | None = None,
 ) -> Result:
     """The content of ``result.json`` of a finished run.
 
     Those of ``baselines``, and of ``found``, that exceed the limits of ``run`` did not race; of those that did, some
     exceeded them on the ``held_out`` samples. ``speeds``: of the answer, in a single session and on the full machine.
-    ``defaults``: of the libraries that it replaces. ``by_size``: of an open answer.
+    ``defaults``: of the libraries that it replaces.
     """
     searched = found if isinstance(found, Searched) else None
     excluded = {name: one.reason for name, one in held_out.excluded.items()}
-    raced = Raced(verdict, found.keys, excluded)
+    raced = Raced(verdict, found.keys, {**excluded, **held_out.slow})
     scales = Scales.of(found.tried, baselines, raced)
     bounds = {raced.keys.get(name, name): one.error for name, one in held_out.excluded.items()}
     points = front_points(found.tried, baselines, raced, run.limits, scales, further_bounds(run))
     front = tuple(replace(point, held_out=finite(bounds.get(point.key or point.single))) for point in points)
     over = {point.key or point.single: over_budget(point) for point in front if not point.feasible}
+    broke = excluded_notes(front, raced.keys, excluded, "was faster, but ")
+    left_out = excluded_notes(front, raced.keys, held_out.slow, "is not the answer: ")
     skipped = run.store.get(SEARCH_SKIPPED) or False
     seeds = []
     if searched is not None:
@@ -112,7 +112,7 @@ def run_result(
         cost_model=cost_model_result(searched, verdict) if searched and not skipped else None,
         wall_seconds=run.seconds,
         tuning=[tuning_result(one, searched.costs) for one in searched.tuned] if searched else [],
-        accuracy=_accuracy(run, model, held_out, answer, front, excluded_notes(front, raced)),
+        accuracy=_accuracy(run, model, held_out, answer, front, broke),
         front=front,
         notes=(*model.notes, *filter(None, notes)),
         not_searched=found.reason if isinstance(found, NotSearched) else "",
@@ -123,7 +123,7 @@ def run_result(
         changed=scales.changed,
         scales={"baselines": scales.baselines, "search": scales.search},
         call_ms=answer.call_ms,
-        by_size=by_size,
+        by_size=replace(by_size, left_out=left_out) if (by_size := held_out.by_size) else None,
         rival=verdict.rival,
     )
 
@@ -202,13 +202,15 @@ def _versions(baselines: Sequence[Baseline], answer: Answer) -> dict[str, str]:
     return {piece.backend: piece.backend_version for piece in pieces}
 
 
-def excluded_notes(front: Sequence[FrontPoint], raced: Raced) -> list[str]:
-    """Notes on what was faster than the answer and exceeded the budget on held-out samples."""
+def excluded_notes(
+    front: Sequence[FrontPoint], keys: Mapping[str, str], reasons: Mapping[str, str], but: str
+) -> tuple[str, ...]:
+    """Sentences about contestants that are not the answer, with ``but`` before each reason; ``reasons``: by name,
+    as ``keys`` of placements."""
     whats = {point.key or point.single: point.what for point in front}
-    return [
-        f"{whats.get(raced.keys.get(name, name), 'A candidate')} was faster, but {reason}"
-        for name, reason in raced.excluded.items()
-    ]
+    return tuple(
+        f"{whats.get(keys.get(name, name), 'A candidate')} {but}{reason}" for name, reason in reasons.items()
+    )
 
 
 def _finite(quality: Quality) -> Quality:

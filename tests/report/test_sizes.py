@@ -40,12 +40,6 @@ def test_times_are_in_the_order_of_the_size_that_varies() -> None:
     assert [one.size for one in several.times] == [192, 768]
 
 
-def test_sizes_at_which_a_library_is_faster_are_named() -> None:
-    assert BY_LENGTH.slower == ""
-    worse = LatencyBySize("n", tuple(SizeTimes(n, 1, {ANSWER: float(n), "OpenVINO": 3.0}) for n in range(1, 6)))
-    assert worse.slower == "a library is faster at n 4, 5"
-
-
 def test_the_table_has_the_frequent_sizes_and_both_ends_and_fits_a_terminal() -> None:
     assert size_rows(BY_LENGTH)[0] == ("4", "1", "2.90", "5.10", "6.30", "1.76")
     assert size_rows(BY_LENGTH)[2][-1] == "1.49", "over the fastest library there"

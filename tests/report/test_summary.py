@@ -16,6 +16,7 @@ from collage_evo.report.console import PlainConsole
 from collage_evo.report.finished import Finished
 from collage_evo.report.places import COMMAND
 from collage_evo.report.result import InvarianceResult, Latency, Result, Speedup
+from collage_evo.report.sizes import LatencyBySize
 from collage_evo.report.summary import LINES, WIDTH, summary, verdict, verdict_of_profiles
 from collage_evo.report.terminal import print_summary
 from tests.support.results import result
@@ -144,3 +145,8 @@ def test_a_command_has_a_line_of_its_own_on_a_narrow_terminal(given: Result) -> 
     lines = [line for line in console.export_text().splitlines() if COMMAND in line]
     assert len(lines) >= 2
     assert all(line.startswith(f"    {COMMAND}") and f"'{place}'" in line for line in lines)
+
+
+def test_a_placement_that_is_slower_at_a_size_is_named() -> None:
+    why = "ONNX Runtime in int8 is not the answer: at length 512 OpenVINO in float32 is 1.30 times as fast"
+    assert f"any size {why}" in end(KEPT, by_size=LatencyBySize("length", (), "any size", (why, "another")))

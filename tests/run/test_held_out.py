@@ -19,15 +19,18 @@ from collage_evo.answer.answer import ITSELF, Verdict
 from collage_evo.answer.baselines import Baseline
 from collage_evo.answer.race import Race
 from collage_evo.config import parse_config
+from collage_evo.fitness.jobs import JudgeJob, SampleJob, Timed
 from collage_evo.genome.failure import Failure, Fault
 from collage_evo.genome.outcome import Outcome
+from collage_evo.graph.load.open_shapes import Dimension, OpenShapes
 from collage_evo.graph.prepare import PreparedModel
 from collage_evo.report.progress import LineReporter
 from collage_evo.report.result import InvarianceResult
 from collage_evo.run.context import RunContext
+from collage_evo.run.samples import SHAPES
 from collage_evo.run.stages.compile import CompiledCandidates
 from collage_evo.run.stages.held_out import CHANCES, Exclusion, HeldOut, hold_out
-from collage_evo.run.stages.samples import SAMPLES, Sampled
+from collage_evo.run.stages.samples import PARTS, SAMPLES, Sampled
 from collage_evo.runtime.artifact import write_artifact
 from collage_evo.runtime.manifest import EXACT, Profile
 from collage_evo.runtime.program import Program
@@ -49,6 +52,7 @@ class Run:
     ) -> None:
         self.errors, self.folder, self.spare, self.raced = errors, folder, spare, list[str]()
         self.seen: list[Mapping[str, float]] = []
+        self.ms: Mapping[str, float] = {}  # on inputs of open shapes, if there are any
         self.model = onnx.ModelProto()
         self.artifacts = {name: self._artifact(name) for name in errors if not name.startswith((*LIBRARIES, *spare))}
         (folder / "work").mkdir(exist_ok=True)
@@ -66,7 +70,11 @@ class Run:
         present = {*placements, *(baseline.name for baseline in baselines)}
         name = next(name for name in self.errors if name in present)
         self.raced.append(name)
-        return Verdict(name, SINGLE, ITSELF, name, ITSELF, Race({}, {}))
+        return Verdict(name, SINGLE, ITSELF, name, ITSELF, Race({name: (((1.0,),),)}, {}))
+
+    def _answer(self, job: JudgeJob | SampleJob) -> Judgement | Failure | Timed:
+        name = Path(job.artifact).name
+        return Timed((self.ms[name],)) if isinstance(job, SampleJob) else self._judge(name)
 
     def safer(self, seen: Mapping[str, float]) -> Mapping[str, Path]:
         self.seen.append(dict(seen))
@@ -75,11 +83,15 @@ class Run:
 
     def hold_out(self, by_metric: bool = False, batch_invariant: bool = False) -> tuple[str, HeldOut]:
         limits = Limits(1e-3, budget=0.01, by_metric=by_metric)
-        machine = FakeMachine(lambda job: self._judge(Path(job.artifact).name), setting_of(limits=limits))
+        machine = FakeMachine(self._answer, setting_of(limits=limits))
         accuracy = {"batch_invariant": batch_invariant}
         config = parse_config({"model": {"source": "m.onnx"}, "accuracy": accuracy}, (), "test")
         run = RunContext(config, self.folder, LineReporter(), machine, Path(), cast(Any, ()))
         run.store.put(SAMPLES, SAMPLED)
+        if self.ms:
+            run.store.put(SHAPES, OpenShapes({"x": (Dimension(1, 9, "length"),)}))
+            for part in PARTS:
+                write_samples(run.work / f"{part}.npz", [Sample({"x": np.zeros(9, np.float32)})])
         names = [name for name in self.errors if name.startswith(LIBRARIES)]
         baselines = [
             Baseline(name, name, "default", self._artifact(name), Outcome(9.0, error=1e-7)) for name in names
@@ -197,3 +209,17 @@ def test_an_answer_of_fixed_shapes_says_that_there_was_nothing_to_measure_if_it_
     assert run.hold_out()[1].notes == ()
     (note,) = run.hold_out(batch_invariant=True)[1].notes
     assert note.startswith("accuracy.batch_invariant had nothing to measure")
+
+
+def test_who_is_slower_at_a_size_is_out_with_all_that_are_and_a_library_is_the_last(tmp_path: Path) -> None:
+    run = Run(tmp_path, dict.fromkeys(("low", "exact", "slow too", "good", SINGLE), 1e-7))
+    run.ms = {"low": 1.2, "exact": 1.1, "slow too": 1.3, "good": 1.0, SINGLE: 1.0}
+    answer, held = run.hold_out()
+    assert (answer, run.raced, held.excluded) == ("good", ["low", "good"], {})
+    assert held.slow["low"] == "at length 9 single in float32 is 1.20 times as fast"
+    assert set(held.slow) == {"low", "exact", "slow too"}
+    assert held.by_size is not None
+    run.ms = {**run.ms, "good": 1.1}
+    run.raced.clear()
+    answer, held = run.hold_out()
+    assert (answer, run.raced, run.seen) == (SINGLE, ["low", SINGLE], [])

@@ -7,27 +7,17 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-import numpy as np
-
-from collage_evo.accuracy.samples import write_samples
 from collage_evo.answer import answer as final_answer
 from collage_evo.answer.answer import FinalSettings, Verdict
 from collage_evo.answer.baselines import Baseline, feasible_baselines
 from collage_evo.answer.delivery import ANSWER, Delivery
 from collage_evo.answer.sequential import Stopping
-from collage_evo.config_model import has_ranges
 from collage_evo.errors import InputError
-from collage_evo.fitness.jobs import EachSampleJob
 from collage_evo.genome.failure import Failure
 from collage_evo.report.result import Speeds
-from collage_evo.report.sizes import ANSWER as ANSWER_IN_WORDS
-from collage_evo.report.sizes import ROWS, LatencyBySize, describe_open
 from collage_evo.report.stage import Stage
-from collage_evo.report.words import format_engine
 from collage_evo.run.context import RunContext
 from collage_evo.run.objectives import further_bounds
-from collage_evo.run.samples import shapes_of
-from collage_evo.run.stages.samples import samples_by_size
 from collage_evo.runtime.artifact import read_artifact
 from collage_evo.runtime.timing import LONG_S
 
@@ -97,32 +87,6 @@ def _other_speed(run: RunContext, answer: Answer, raced_ms: float) -> tuple[floa
         sessions = 1 if machine.sessions > 1 else machine.most_sessions
         timing = machine.time(answer.artifact, run.config.fitness.timing.settings(), sessions)
     return (None, str(timing)) if isinstance(timing, Failure) else (timing.median_ms, "")
-
-
-def answer_by_size(
-    run: RunContext, verdict: Verdict, answer: Answer, baselines: Sequence[Baseline]
-) -> LatencyBySize | None:
-    """Latencies of an open answer, and of the libraries that raced, by the size of their inputs; else None."""
-    if (shapes := run.open_shapes) is None:
-        return None
-    distribution, by_size = samples_by_size(run, shapes)
-    if not by_size:
-        return None
-    chosen = [by_size[place] for place in dict.fromkeys(np.linspace(0, len(by_size) - 1, ROWS, dtype=int).tolist())]
-    file = run.work / "sizes.npz"
-    write_samples(file, chosen)
-    raced = [one for one in baselines if one.name in verdict.final.rounds]
-    names = [ANSWER_IN_WORDS, *(format_engine(one.backend, one.variant) for one in raced)]
-    job = EachSampleJob(tuple(map(str, (answer.artifact, *(one.artifact for one in raced)))), str(file))
-    with run.stage(Stage.SIZES), run.machine.exclusive() as process_of, process_of() as process:
-        times = process.call(job, run.machine.timeout_s)
-    if isinstance(times, Failure):
-        raise InputError(str(times))
-    measured = [
-        (shapes_of(one), dict(zip(names, ms, strict=True))) for one, ms in zip(chosen, times.median_ms, strict=True)
-    ]
-    served = describe_open(shapes, distribution, has_ranges(run.config.model.shapes), run.config.data.source is None)
-    return LatencyBySize.of(shapes, distribution, measured, served)
 
 
 def deliver(run: RunContext, name: str, artifact: Path, delivery: Delivery, info: Mapping[str, Any]) -> Answer:

@@ -6,6 +6,7 @@ import functools
 import math
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -24,11 +25,13 @@ from collage_evo.graph.reference.reference import Reference
 from collage_evo.hardware.slots import usable_cores
 from collage_evo.report.accuracy import describe_invariance
 from collage_evo.report.result import InvarianceResult, finite
+from collage_evo.report.sizes import LatencyBySize
 from collage_evo.report.stage import Stage
 from collage_evo.report.words import format_number
 from collage_evo.run.context import RunContext
 from collage_evo.run.stages.compile import CompiledCandidates
 from collage_evo.run.stages.samples import SAMPLES, Sampled, held_out_samples, sizes_of
+from collage_evo.run.stages.sizes import times_by_size
 from collage_evo.runtime.manifest import computes_exactly
 from collage_evo.runtime.signature import signature_of
 
@@ -55,7 +58,8 @@ class HeldOut:
     """Errors of the answer on samples that the search never saw; None if there are none.
 
     ``excluded``: by name in the race, why contestants that were faster are not the answer. ``invariance``: of the
-    answer; None if its sizes are fixed.
+    answer; None if its sizes are fixed. ``by_size``: of the answer; ``slow``: by name, at which size contestants are
+    slower than a library, and therefore not the answer.
     """
 
     judged: Judgement | None
@@ -63,6 +67,8 @@ class HeldOut:
     excluded: Mapping[str, Exclusion] = field(default_factory=dict)
     notes: tuple[str, ...] = ()
     invariance: InvarianceResult | None = None
+    by_size: LatencyBySize | None = None
+    slow: Mapping[str, str] = field(default_factory=dict)
 
     def info(self, setting: Setting) -> Mapping[str, Any]:
         """The artifact's record of the budget that it was made for, and of its measured error."""
@@ -78,8 +84,8 @@ def hold_out(
     baselines: Sequence[Baseline],
     race: Callable[[Mapping[str, Path], Sequence[Baseline]], Verdict],
 ) -> tuple[Verdict, HeldOut]:
-    """Race ``candidates`` and ``baselines``, and judge the winner on the held-out samples; if it exceeds the budget,
-    race the others.
+    """Race ``candidates`` and ``baselines``, and judge the winner on the held-out samples and, if sizes are open, at
+    several of them; if it exceeds the budget, or is slower than a library at a size, race the others.
 
     Args:
         run: its setting has the budget.
@@ -88,7 +94,7 @@ def hold_out(
         baselines: all measured ones.
         race: gives the verdict on placements and baselines: :func:`collage_evo.run.stages.answer.decide`.
     """
-    excluded: dict[str, Exclusion] = {}
+    excluded, slow = dict[str, Exclusion](), dict[str, str]()
     placements, asked = candidates.artifacts, False
     verdict = race(placements, baselines)
     with run.stage(Stage.HELD_OUT):
@@ -108,21 +114,28 @@ def hold_out(
             exclusion = Exclusion(f"it is not batch invariant: {describe_invariance(invariance)}")
         # A winner in float32 throughout stays: nothing is more exact.
         if exclusion is None or computes_exactly(artifact):
-            fixed = [FIXED] if required and judged and invariance is None else []
-            notes = (*_notes(run, judgement, sampled), *fixed)
-            return verdict, HeldOut(judged, sampled, excluded, notes, invariance)
-        excluded[verdict.answer] = exclusion
-        run.reporter.log(f"the fastest candidate is not the answer: {exclusion.reason}; the next one is compared")
+            timed = partial(times_by_size, run, verdict, artifact, placements, baselines)
+            sizes = run.attempt(timed, "the answer was not compared by size")
+            by_size, slower = (None, {}) if isinstance(sizes, Failure) else (sizes.table, sizes.slow)
+            if not slower:
+                fixed = [FIXED] if required and judged and invariance is None else []
+                notes = (*_notes(run, judgement, sampled), *fixed)
+                return verdict, HeldOut(judged, sampled, excluded, notes, invariance, by_size, slow)
+            slow |= slower
+            reason = slower[verdict.answer]
+        else:
+            excluded[verdict.answer], reason = exclusion, exclusion.reason
+        run.reporter.log(f"the fastest candidate is not the answer: {reason}; the next one is compared")
         exact_only = len(excluded) >= CHANCES
         placements = {
             name: path
             for name, path in placements.items()
-            if name not in excluded and (computes_exactly(path) or not exact_only)
+            if name not in {*excluded, *slow} and (computes_exactly(path) or not exact_only)
         }
-        if not asked and all(map(computes_exactly, placements.values())):
+        if excluded and not asked and all(map(computes_exactly, placements.values())):
             errors = {name: one.error for name, one in excluded.items() if one.error is not None}
             placements, asked = {**placements, **candidates.safer(errors)}, True
-        verdict = race(placements, [baseline for baseline in baselines if baseline.name not in excluded])
+        verdict = race(placements, [baseline for baseline in baselines if baseline.name not in {*excluded, *slow}])
 
 
 def _in_float32(model: PreparedModel, samples: Path) -> Invariance:

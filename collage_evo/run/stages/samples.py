@@ -133,9 +133,9 @@ def timed_samples(samples: Split[Sample], shapes: OpenShapes) -> tuple[list[Valu
 
 
 def samples_by_size(run: Workplace, shapes: OpenShapes) -> tuple[Distribution, list[Sample]]:
-    """The distribution of the samples' shapes, and of each shape the first sample of the search, smallest first."""
+    """The distribution of the samples' shapes, and of each shape the first sample, smallest first."""
     every = [one for name in PARTS for one in read_samples(_part(run, name))]
-    first = {str(shapes_of(one)): one for one in reversed(read_samples(run.files.search))}
+    first = {str(shapes_of(one)): one for one in reversed(every)}
     return distribution_of(shapes, every, 0), sorted(first.values(), key=lambda one: elements(shapes_of(one)))
 
 
@@ -275,11 +275,11 @@ def _bytes(value: Any) -> int:
 
 def _random_samples(run: Workplace, model: PreparedModel) -> Split[Sample]:
     """Random inputs: those of the output checks, and more like them; none if only float32 may answer, for which the
-    checks suffice."""
-    if run.config.accuracy.budget == EXACT:
-        return Split((), (), (), 0)
+    checks suffice, and sizes are fixed."""
     if open_shapes := run.open_shapes:
         return random_samples(model.original, open_shapes)
+    if run.config.accuracy.budget == EXACT:
+        return Split((), (), (), 0)
     checked = [Sample(feeds) for feeds, _ in model.references[: run.config.verify.inputs]]
     shapes = {name: value.shape for name, value in checked[0].feeds.items() if isinstance(value, np.ndarray)}
     count = RANDOM.calibration + RANDOM.search + RANDOM.held_out

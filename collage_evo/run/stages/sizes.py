@@ -1,0 +1,138 @@
+"""Sizes stage: the winner of the race and the libraries in turns at several sizes of the inputs, if those are open.
+
+A placement with the least expected latency may still be slower than a library at some sizes, for example where
+another library has the better kernel for long inputs. It is then left out: an open answer is for every size.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Collection, Mapping, Sequence
+from contextlib import ExitStack
+from dataclasses import dataclass, field
+from pathlib import Path
+from statistics import median
+
+import numpy as np
+
+from collage_evo.accuracy.samples import Sample, write_samples
+from collage_evo.answer.answer import Verdict
+from collage_evo.answer.baselines import Baseline
+from collage_evo.answer.race import LAYOUT
+from collage_evo.answer.sequential import FEWEST, Ratio
+from collage_evo.config_model import has_ranges
+from collage_evo.errors import InputError
+from collage_evo.fitness.jobs import SampleJob
+from collage_evo.genome.failure import Failure
+from collage_evo.report.sizes import ANSWER, ROWS, LatencyBySize, describe_open, size_of
+from collage_evo.report.stage import Stage
+from collage_evo.report.words import format_engine, format_ratio
+from collage_evo.run.context import RunContext
+from collage_evo.run.samples import shapes_of
+from collage_evo.run.stages.samples import samples_by_size
+from collage_evo.runtime.timing import LONG_S
+
+ROUNDS, SECONDS = 6, 15.0
+"""Rounds at all sizes, of which those after the third begin within so many seconds. Chosen: six rounds of a network
+of 5 ms take 4 s."""
+ROWS_OF_LONG = 3
+"""Sizes at which a model is timed whose runs take :data:`LONG_S`: the smallest, the middle and the largest."""
+SLOWER = 0.98
+"""Speed-up over a library below which a contestant is slower at a size, if the interval is below 1. Chosen: what
+the race resolves."""
+Times = Mapping[str, Sequence[float]]
+"""Median ms in each round, by name in the race."""
+
+
+@dataclass(frozen=True)
+class BySize:
+    """Latencies by size of the winner of a race and of libraries; None where sizes are fixed.
+
+    ``slow``: if the winner is slower than a library in float32 at some size, the reasons for it and for each other
+    placement of the race that is slower at one of these sizes, by name.
+    """
+
+    table: LatencyBySize | None = None
+    slow: Mapping[str, str] = field(default_factory=dict)
+
+
+def times_by_size(
+    run: RunContext, verdict: Verdict, artifact: Path, placements: Mapping[str, Path], baselines: Sequence[Baseline]
+) -> BySize:
+    """Time the winner of a race, its ``artifact``, and the libraries on the sizes of an open run.
+
+    The libraries are those that raced, and the fastest of each in float32. Only these are rivals: what is faster in
+    another precision at one size is slower in the expected latency. A second measurement, in other processes,
+    confirms that the winner is slower, and finds which ``placements`` are too.
+
+    Raises:
+        InputError: one of them failed.
+    """
+    if (shapes := run.open_shapes) is None:
+        return BySize()
+    distribution, every = samples_by_size(run, shapes)
+    exact = [one for one in baselines if one.exact and one.outcome.latency_ms is not None]
+    by_time = sorted(exact, key=lambda one: one.outcome.latency_ms or 0.0, reverse=True)
+    fastest = {one.backend: one for one in by_time}.values()
+    libraries = {one.name: one for one in baselines if one in fastest or one.name in verdict.final.rounds}
+    winner = libraries.pop(verdict.answer, None)
+    long = verdict.final.timing(verdict.answer).median_ms >= LONG_S * 1e3
+    places = np.linspace(0, len(every) - 1, ROWS_OF_LONG if long else ROWS, dtype=int).tolist()
+    samples = [every[place] for place in dict.fromkeys(places)]
+    paths = {name: one.artifact for name, one in libraries.items()}
+    times = _in_turns(run, {verdict.answer: artifact, **paths}, samples)
+    words = {name: format_engine(one.backend, one.variant) for name, one in libraries.items()}
+    words[verdict.answer] = ANSWER
+    measured = [
+        (shapes_of(sample), {words[name]: median(ms) for name, ms in one.items()})
+        for sample, one in zip(samples, times, strict=True)
+    ]
+    ranges, drawn = has_ranges(run.config.model.shapes), run.config.data.source is None
+    table = LatencyBySize.of(shapes, distribution, measured, describe_open(shapes, distribution, ranges, drawn))
+    rivals = {name: paths[name] for name, one in libraries.items() if one.exact}
+    level = run.config.policy.race_level
+    both = zip(samples, times, strict=True)
+    seem = [sample for sample, ms in both if _faster(ms, verdict.answer, rivals, level)]
+    if not seem or (winner is not None and winner.exact):
+        return BySize(table)
+    again = _in_turns(run, {verdict.answer: artifact, **placements, **rivals}, seem)
+    slow, (what, size) = dict[str, str](), size_of(shapes)
+    for sample, ms in zip(seem, again, strict=True):
+        for name in (verdict.answer, *placements):
+            for library, gain in _faster(ms, name, rivals, level).items():
+                at = f"at {what} {size(shapes_of(sample))}"
+                slow[name] = f"{at} {words[library]} is {format_ratio(gain)} times as fast"
+    return BySize(table, slow if verdict.answer in slow else {})
+
+
+def _faster(ms: Times, name: str, rivals: Collection[str], level: float) -> dict[str, float]:
+    """The ``rivals`` that are clearly faster than ``name`` at a size, and how many times as fast they are."""
+    faster = {}
+    for rival in rivals:
+        logs = np.log(np.divide(ms[rival], ms[name]))
+        ratio = Ratio.of(logs.tolist(), 1.0 - level, shared=2 * LAYOUT**2)
+        if ratio.estimate < SLOWER and ratio.high < 1.0:
+            faster[rival] = 1.0 / ratio.estimate
+    return faster
+
+
+def _in_turns(run: RunContext, artifacts: Mapping[str, Path], samples: Sequence[Sample]) -> list[Times]:
+    """Times on each of ``samples``; each of ``artifacts`` stays loaded in a process of its own."""
+    files = [run.work / f"size_{place}.npz" for place in range(len(samples))]
+    for file, sample in zip(files, samples, strict=True):
+        write_samples(file, [sample])
+    times: list[dict[str, list[float]]] = [{name: [] for name in artifacts} for _ in samples]
+    with run.stage(Stage.SIZES), run.machine.exclusive() as fresh_process, ExitStack() as stack:
+        processes = {name: stack.enter_context(fresh_process()) for name in artifacts}
+        began = time.monotonic()
+        for number in range(ROUNDS):
+            if number >= FEWEST and time.monotonic() - began > SECONDS:
+                break
+            order = list(artifacts) if number % 2 else list(artifacts)[::-1]  # a drift affects all alike
+            for file, ms in zip(files, times, strict=True):
+                for name in order:
+                    timed = processes[name].call(SampleJob(str(artifacts[name]), str(file)), run.machine.timeout_s)
+                    if isinstance(timed, Failure):
+                        raise InputError(f"{name} at one of the sizes: {timed}")
+                    ms[name].append(median(timed.times_ms))
+    return list(times)
