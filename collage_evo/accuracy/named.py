@@ -35,6 +35,8 @@ from collage_evo.errors import InputError
 
 LABELS = "agreement"
 """The metric whose error is the share of labels that change."""
+EMBEDDINGS = re.compile("embed|pool|hidden|feature")
+"""In the name of an output whose numbers are no scores of classes: by their shape alone they could be."""
 WRONG = (math.inf, 1.0)
 """Loss of an output of another shape, or one that is not finite where it should be."""
 
@@ -81,7 +83,8 @@ class Compared(SummedMetric):
 
     def is_usual(self, samples: Sequence[Sample]) -> bool:
         """Whether it is the usual metric for some output of ``samples``."""
-        return bool(where(samples, lambda array: self.takes(array) and self.usual(array)))
+        names = where(samples, lambda array: self.takes(array) and self.usual(array))
+        return any(self.name != LABELS or not EMBEDDINGS.search(name.lower()) for name in names)
 
     def _outputs(self, samples: Sequence[Sample]) -> list[str]:
         if not (names := where(samples, self.takes)):

@@ -99,7 +99,7 @@ def compare(
         with run.stage(Stage.COMPARE_ERRORS):
             raced = {name: path for name, path in artifacts.items() if name in turns.rounds}
             ran = {b.name: b.artifact for b in baselines if b.outcome.latency_ms is not None}
-            errors = {name: run.machine.judge(path, samples) for name, path in {**raced, **ran}.items()}
+            errors = {name: run.machine.judge(path, samples, moves=False) for name, path in {**raced, **ran}.items()}
         sessions, call_ms = run.machine.sessions, None
         if ARTIFACT in turns.rounds and sessions == 1:
             with run.stage(Stage.VERIFY):

@@ -362,6 +362,8 @@ class JudgeJob(Asks[Judgement]):
     artifact: str
     samples: str
     """File of samples with their expected outputs, as ``accuracy/samples.py`` writes them."""
+    moves: bool = True
+    """Whether to measure how far rows move in a batch and beside padding."""
 
 
 @dataclass(frozen=True)

@@ -149,8 +149,9 @@ class Machine(Protocol):
     def check(self, artifact: Path) -> tuple[Opened | Failure, Profiled | Failure]:
         """Load ``artifact`` in a fresh process, check its outputs, and time each of its regions."""
 
-    def judge(self, artifact: Path, samples: Path) -> Judgement | Failure:
-        """The error of ``artifact`` over ``samples``, in a fresh process, which a user's metric may end."""
+    def judge(self, artifact: Path, samples: Path, moves: bool = True) -> Judgement | Failure:
+        """The error of ``artifact`` over ``samples``, in a fresh process, which a user's metric may end; ``moves``:
+        and how far rows move in a batch and beside padding."""
 
     def time(self, artifact: Path, timing: TimingSettings, sessions: int) -> Timing | Failure:
         """The time of a run of ``artifact``, which was checked before, in so many sessions at once."""
@@ -248,9 +249,10 @@ class PooledMachine:
             opened = process.call(OpenJob(str(artifact)), self.timeout_s)
             return opened, process.call(ProfileJob(runs=PROFILE_RUNS), self.timeout_s)
 
-    def judge(self, artifact: Path, samples: Path) -> Judgement | Failure:
+    def judge(self, artifact: Path, samples: Path, moves: bool = True) -> Judgement | Failure:
         with self.exclusive() as process_of, process_of() as process:
-            return process.call(JudgeJob(str(artifact), str(samples)), max(self.timeout_s, JUDGE_TIMEOUT_S))
+            job = JudgeJob(str(artifact), str(samples), moves)
+            return process.call(job, max(self.timeout_s, JUDGE_TIMEOUT_S))
 
     def time(self, artifact: Path, timing: TimingSettings, sessions: int) -> Timing | Failure:
         with self.exclusive(sessions) as process_of, process_of() as process:

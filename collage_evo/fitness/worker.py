@@ -149,8 +149,9 @@ class Worker:
 
     def _judge(self, job: JudgeJob) -> Judgement:
         with load_artifact(Path(job.artifact)) as session:
-            judgement = self._context.judge.closely(session, Path(job.samples))
-            return replace(judgement, invariance=self._context.judge.invariance(session, Path(job.samples)))
+            judge, samples = self._context.judge, Path(job.samples)
+            judgement = judge.closely(session, samples)
+            return replace(judgement, invariance=judge.invariance(session, samples)) if job.moves else judgement
 
 
 def failure_of(error: Exception) -> Failure:

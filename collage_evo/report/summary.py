@@ -29,6 +29,9 @@ from collage_evo.report.words import (
 
 LINES, WIDTH = 15, 80
 USE = "Use the artifact"
+ONE_FILE = "exported, it is one file, model.onnx, for ONNX Runtime in any language"
+LARGEST_FILE = 2**31
+"""Bytes that an ONNX file holds at most."""
 
 
 def summary(finished: Sequence[Finished], directory: Path | None) -> list[str]:
@@ -63,6 +66,7 @@ def _ranked(result: Result, directory: Path | None) -> list[tuple[int, str]]:
     deciding = next((line for line in speedups if " times " in line), "")
     details = (
         (0, [describe_answer(result), *([result.by_size.served] if result.by_size else [])]),
+        (1, [ONE_FILE] if result.by_size and _fits_one_file(result) else []),
         (1, result.by_size.left_out[:1] if result.by_size else []),
         (0, [describe_loss(result.accuracy), *held]),
         (1, _conditions(result)),
@@ -74,6 +78,12 @@ def _ranked(result: Result, directory: Path | None) -> list[tuple[int, str]]:
     ranked = [(0, verdict(result)), (0, describe_model(result))]
     ranked += [(rank, f"  {line}") for rank, lines in details for line in lines]
     return ranked + [(rank, f"Next: {line}") for rank, line in zip((1, 4), _next(result, directory), strict=False)]
+
+
+def _fits_one_file(result: Result) -> bool:
+    """Whether an answer for every size is a file of ONNX Runtime's, other than the user's own."""
+    size = sum(one.disk_bytes for one in result.serving if one.name == "best")
+    return result.answer != USUAL and [one.backend for one in result.placement] == [USUAL] and size < LARGEST_FILE
 
 
 def _fitting(ranked: Sequence[tuple[int, str]], room: int) -> list[str]:

@@ -36,6 +36,7 @@ class FixedShapes:
     profiles: tuple[Shapes, ...]
 
 
+ONE_SHAPE = "give it with --shapes, as --shapes 'batch: 1, sequence: 128', or search for the least latency"
 SHAPES = Stored[FixedShapes | OpenShapes]("profiles.json", cast(Any, FixedShapes | OpenShapes))
 
 
@@ -140,6 +141,8 @@ def saved_shapes(config: Config, directory: Path, file: ModelFile) -> FixedShape
     def determine() -> FixedShapes | OpenShapes:
         shapes = shapes_of_run(config, file)
         if isinstance(shapes, OpenShapes):
+            if config.search.objective == "throughput":
+                raise InputError(f"search.objective=throughput takes one shape: {ONE_SHAPE}")
             require_runs(config, shapes, samples_in(config, shapes, file), file)
         return shapes
 

@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from collage_evo.accuracy.invariance import LEAST, UNRELATED, Invariance, Movement, measure_invariance
+from collage_evo.accuracy.invariance import LEAST, ROWS, UNRELATED, Invariance, Movement, measure_invariance
 from collage_evo.accuracy.samples import Sample
 from collage_evo.errors import InputError
 
@@ -135,3 +135,17 @@ def test_what_the_model_itself_has_not_is_left_out() -> None:
     assert defined.padding == answer.padding
     mixes = Invariance(batch=Movement(0.3, 0.1))
     assert answer.defined_by(mixes) == Invariance(), "the first axis is no batch, and there is no mask"
+
+
+@pytest.mark.parametrize(("run_s", "rows"), [(0.1, ROWS), (0.8, 4), (10.0, 2)])
+def test_of_a_slow_model_fewer_rows_are_measured(run_s: float, rows: int) -> None:
+    spent, batches = [0.0], set[int]()
+
+    def run(feeds: Feeds, names: Sequence[str]) -> list[np.ndarray]:
+        spent[0] += run_s
+        batches.add(len(feeds["input_ids"]))
+        return in_float32(feeds, names)
+
+    found = measure_invariance(run, texts(*range(3, 15)), OPEN, clock=lambda: spent[0])
+    assert found.batch is not None
+    assert batches == {1, rows}

@@ -181,6 +181,12 @@ def test_a_metric_is_shown_where_people_measure_so(
     assert names == {"", *expected} - {"psnr"}
 
 
+def test_an_output_that_is_called_an_embedding_has_no_labels() -> None:
+    scores = 10 * RNG.standard_normal((1, 32))
+    for name, expected in {"logits": ["agreement", "cosine"], "sentence_embedding": ["cosine"]}.items():
+        assert [metric.name for metric in usual_metrics([Sample({}, {}, {name: scores})])] == expected
+
+
 def test_labels_that_are_no_classes_are_those_of_a_person_s_own_metric() -> None:
     windows = [pair(PROBABILITIES, PROBABILITIES, 3), pair(PROBABILITIES, PROBABILITIES, 40)]
     assert [metric.name for metric in usual_metrics([sample for sample, _ in windows])] == ["agreement"]

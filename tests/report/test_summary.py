@@ -150,3 +150,15 @@ def test_a_command_has_a_line_of_its_own_on_a_narrow_terminal(given: Result) -> 
 def test_a_placement_that_is_slower_at_a_size_is_named() -> None:
     why = "ONNX Runtime in int8 is not the answer: at length 512 OpenVINO in float32 is 1.30 times as fast"
     assert f"any size {why}" in end(KEPT, by_size=LatencyBySize("length", (), "any size", (why, "another")))
+
+
+def test_an_open_answer_of_onnx_runtime_alone_is_one_file() -> None:
+    sizes, parts = LatencyBySize("length", (), "any size"), [replace(WON.placement[0], backend="onnxruntime")]
+    assert "any size exported, it is one file, model.onnx, for ONNX Runtime in any language" in end(
+        WON, by_size=sizes, placement=parts
+    )
+    assert "one file" not in end(WON, placement=parts), "which has a fall-back beside it"
+    assert "one file" not in end(WON, by_size=sizes, placement=[*parts, *WON.placement])
+    assert "one file" not in end(KEPT, by_size=sizes, placement=parts), "the user has that one"
+    large = replace(WON.serving[0], name="best", disk_bytes=2**32)
+    assert "one file" not in end(WON, by_size=sizes, placement=parts, serving=[large])

@@ -32,6 +32,7 @@ from collage_evo.run.samples import (
     model_file,
     require_runs,
     samples_in,
+    saved_shapes,
     shapes_of_run,
 )
 from collage_evo.run.stages import model as stage
@@ -400,3 +401,11 @@ def test_inputs_of_several_ranks_stay_profiles(tmp_path: Path) -> None:
         {"model": {"source": str(tmp_path / "m.onnx")}, "data": {"source": str(tmp_path)}}, (), "test"
     )
     assert shapes_of_run(config, model_file(config)) == FixedShapes(({"x": [3]}, {"x": [3, 4]}))
+
+
+def test_a_search_for_throughput_takes_one_shape(tmp_path: Path) -> None:
+    asked(tmp_path, 7, 4)
+    model, search = {"source": str(tmp_path / "m.onnx"), "shapes": {"x": [1, "1..9"]}}, {"objective": "throughput"}
+    config = parse_config({"model": model, "search": search}, (), "test")
+    with pytest.raises(InputError, match=r"search.objective=throughput takes one shape: give it with --shapes"):
+        saved_shapes(config, tmp_path, model_file(config))

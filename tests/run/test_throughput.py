@@ -34,6 +34,7 @@ from collage_evo.genome.encoding import place
 from collage_evo.genome.failure import Failure
 from collage_evo.genome.outcome import Outcome
 from collage_evo.graph.convert.read import build_graph
+from collage_evo.graph.load.open_shapes import Dimension, OpenShapes
 from collage_evo.hardware.slots import usable_cores
 from collage_evo.patterns.match import Region
 from collage_evo.report.comparison import notes
@@ -46,6 +47,7 @@ from collage_evo.run.machine import Backends, chosen_backends
 from collage_evo.run.objectives import Precision
 from collage_evo.run.plan import measured_costs, picking
 from collage_evo.run.records import Key, Seconds
+from collage_evo.run.samples import SHAPES
 from collage_evo.run.search import Searched
 from collage_evo.run.stages.answer import Answer, answer_speeds
 from collage_evo.run.stages.baselines import NormalisedBaselines
@@ -150,6 +152,14 @@ def test_the_other_speed_is_not_measured_where_nobody_wants_it_or_a_run_is_long(
     race = SimpleNamespace(timing=lambda name: Timing((ms, ms)))
     told = answer_speeds(run, cast(Verdict, SimpleNamespace(final=race, answer="a")), cast(Answer, None))
     assert told == Speeds(2, ms, None, None, reason)
+
+
+def test_an_open_answer_is_timed_in_one_session(tmp_path: Path) -> None:
+    run = fake_run(tmp_path, FakeMachine(lambda job: None, most_sessions=2))
+    run.store.put(SHAPES, OpenShapes({"x": (Dimension(1, 9, "length"),)}))
+    race = SimpleNamespace(timing=lambda name: Timing((3.0,)))
+    told = answer_speeds(run, cast(Verdict, SimpleNamespace(final=race, answer="a")), cast(Answer, None))
+    assert told == Speeds(2, 3.0, None, None, "inputs of several sizes are timed in one session only")
 
 
 def test_the_run_is_gone_on_with_as_what_it_is(folder: Path) -> None:

@@ -90,8 +90,8 @@ class FakeMachine:
     def check(self, artifact: Path) -> Any:
         return self.ask(OpenJob(str(artifact))), self.ask(ProfileJob(1))
 
-    def judge(self, artifact: Path, samples: Path) -> Any:
-        return self.ask(JudgeJob(str(artifact), str(samples)))
+    def judge(self, artifact: Path, samples: Path, moves: bool = True) -> Any:
+        return self.ask(JudgeJob(str(artifact), str(samples), moves))
 
     def time(self, artifact: Path, timing: TimingSettings, sessions: int) -> Timing | Failure:
         for job in (ReloadJob((str(artifact),), 0), TimeJob(timing)):

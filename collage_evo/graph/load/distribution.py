@@ -72,7 +72,10 @@ def representatives(
     8, and 17: most of it for shapes of little weight, so that noise had twice the variance in the same time, with
     errors of 2 to 6 % at a step. A plain mean over four samples of equal strata was 0.2 to 1.2 % off without a step.
     On four trained networks in ONNX Runtime (60 samples each) the expected latency was 0.5 to 3.2 % off, and 1.8 to
-    4.6 % with the thirds.
+    4.6 % with the thirds. With the longest sample as the last of the four, latencies a + b n + c n^2 of these samples
+    have no bias either, but in the same time of measuring the estimate has a standard deviation that is 6 to 18 %
+    larger on three of the networks, and 60 to 75 % on sentences of which one is much longer than the others. The
+    final comparison times the longest by itself (``run/stages/sizes.py``).
     """
     costs, shares = np.array([float(cost(one)) for one in shapes]), np.array(counts) / sum(counts)
     costs /= costs @ shares

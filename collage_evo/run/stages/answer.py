@@ -79,6 +79,8 @@ def _other_speed(run: RunContext, answer: Answer, raced_ms: float) -> tuple[floa
     asked, machine = run.config.final.speeds, run.machine
     if machine.most_sessions <= 1:
         return raced_ms, ""
+    if run.open_shapes:
+        return None, "inputs of several sizes are timed in one session only"
     if asked == "searched":
         return None, "final.speeds leaves it out"
     if asked is None and raced_ms >= LONG_S * 1e3:
