@@ -9,9 +9,6 @@ from collage_evo.accuracy.named import LABELS
 from collage_evo.report.result import Accuracy, InvarianceResult
 from collage_evo.report.words import capitalised, describe_request, format_count, format_number
 
-OF_EMBEDDINGS = ("cosine", "recall@")
-"""Beginnings of the names of metrics whose users take no label from an output."""
-
 
 def describe_loss(accuracy: Accuracy) -> str:
     """The error that the budget bounds, in the budget's own words."""
@@ -86,7 +83,7 @@ def _singles(accuracy: Accuracy) -> list[str]:
 def _changed_labels(accuracy: Accuracy) -> list[str]:
     """Changed labels, if the outputs are scores of classes and the budget limits something else."""
     others = [one for one in accuracy.held_out[1:] if one.name == LABELS and one.error is not None]
-    return [] if accuracy.metric.startswith(OF_EMBEDDINGS) else [format_score(one, accuracy) for one in others]
+    return [format_score(one, accuracy) for one in others]
 
 
 def _describe_others(accuracy: Accuracy) -> str:

@@ -66,9 +66,3 @@ def counted(number: int, **changes: Any) -> dict[str, Any]:
 )  # fmt: skip
 def test_errors_in_words(describe: Callable[[Accuracy], str], changes: Mapping[str, Any], text: str) -> None:
     assert describe(replace(PLAIN, **changes)) == text
-
-
-def test_labels_are_not_told_of_embeddings() -> None:
-    changed = replace(PLAIN, held_out=(Quality("cosine", 0.1), LABELS))
-    assert "labels" not in describe_loss(replace(changed, metric="cosine"))
-    assert "labels" in describe_loss(replace(changed, metric="m.py:accuracy"))
