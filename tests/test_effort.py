@@ -1,6 +1,5 @@
 """The word for how long a run may take: values for keys that nobody gave, kept with the run."""
 
-import math
 from pathlib import Path
 from typing import Any
 
@@ -10,8 +9,6 @@ from collage_evo.commands.sweep import run_sweep
 from collage_evo.config import Config, load_config, parse_config
 from collage_evo.effort import EFFORTS, TIMED
 from collage_evo.errors import ConfigError
-from collage_evo.run.budget import most_seconds
-from collage_evo.run.deadline import deadline
 
 
 def value_of(config: Config, key: str) -> Any:
@@ -54,14 +51,6 @@ def test_stages_have_shares_of_a_run_s_time_and_never_more_than_usual(seconds: f
         assert timed.untimed() == usual
     assert load_config("builtin:bert", ("time=30", "effort=thorough")).effort == "thorough"
     assert load_config("builtin:bert", ("time=30", "final.seconds=25")).final.seconds == 25
-
-
-@pytest.mark.parametrize(("spent_s", "most_s"), [(0.0, 37.4), (50.0, 1.0)])
-def test_a_search_leaves_the_final_comparison_its_time(spent_s: float, most_s: float) -> None:
-    config = load_config("builtin:bert", ("time=60", "final.seconds=9"))
-    with deadline(60.0, spent_s=spent_s):
-        assert most_seconds(config) == pytest.approx(most_s, abs=0.1)
-    assert most_seconds(config) == math.inf
 
 
 def test_another_word_is_refused_with_those_that_there_are() -> None:

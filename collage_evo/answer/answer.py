@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from enum import StrEnum
 from pathlib import Path
 
 import numpy as np
@@ -26,6 +27,14 @@ MOST_BASELINES = 2
 """Baselines in the race in addition to the libraries with their defaults: each makes rounds longer, and so fewer."""
 
 
+class Proof(StrEnum):
+    """State of the final comparison of an answer."""
+
+    DECIDED = "decided"
+    UNDECIDED = "undecided"
+    NONE = "not compared"
+
+
 @dataclass(frozen=True)
 class Verdict:
     """Result of the final race.
@@ -43,6 +52,7 @@ class Verdict:
     candidate_speedup: Ratio
     final: Race
     rival: str = ""
+    proof: Proof = Proof.DECIDED
 
     @property
     def is_single(self) -> bool:
@@ -57,6 +67,8 @@ class FinalSettings:
     seconds: float = math.inf
     """Time limit from the first round: no round begins that would end later, once each contestant has the fewest. A
     slow model gets the time of ``RUNS`` runs."""
+    most_s: float = math.inf
+    """The same for a slow model, too."""
 
 
 @dataclass(frozen=True)
@@ -217,13 +229,16 @@ def decide(
     def still(so_far: Race) -> Sequence[str]:
         stays = standing(so_far).stays()
         slowest_ms = max((so_far.timing(name).median_ms for name in stays), default=0.0)
-        if so_far.over(max(settings.seconds, RUNS * 1e-3 * slowest_ms)):
+        if so_far.over(min(settings.most_s, max(settings.seconds, RUNS * 1e-3 * slowest_ms))):
             return ()
         on_step(f"{len(stays)} of {len(rivals) + len(candidates)} left after {so_far.length} rounds")
         return stays
 
     contestants = {**rivals, **shown, **candidates}
-    return standing(run_race(contestants, machine, stopping.rounds, still, {*rivals, *shown})).verdict()
+    last = standing(run_race(contestants, machine, stopping.rounds, still, {*rivals, *shown}))
+    verdict = last.verdict()
+    decided = verdict.answer in candidates or not last.stays()
+    return verdict if decided else replace(verdict, proof=Proof.UNDECIDED)
 
 
 def racing_baselines(

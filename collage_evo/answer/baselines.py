@@ -75,6 +75,7 @@ def measure_baselines(
     on_done: Callable[[Sequence[Baseline]], None],
     seconds: float = math.inf,
     far: Mapping[tuple[str, str], Failure] = MappingProxyType({}),
+    most_s: float = math.inf,
 ) -> tuple[Baseline, ...]:
     """Measure every backend in each variant that the setting allows, each in a process of its own.
 
@@ -85,12 +86,13 @@ def measure_baselines(
     it made (one, where a run takes long; none, where it was ended during the first), and a reason: the best in
     float32 counts, or for one in a lower precision that of any precision within the budget. A lower precision that
     cannot be the fastest of its library is not tried. After ``seconds`` only those that run most models well are
-    tried, and another that is unfinished by then is ended, unless nothing ran yet. A last resort is measured if none
-    before it is correct in float32. Those known to be ``far`` behind are not tried, for that reason.
+    tried, and another that is unfinished by then is ended, unless nothing ran yet; after ``most_s`` none is, and any
+    is ended. A last resort is measured if none before it is correct in float32. Those known to be ``far`` behind are
+    not tried, for that reason.
     """
     setting = machine.setting
     measured: list[Baseline] = []
-    on, end = setting.target.digest, time.monotonic() + seconds
+    on, end, last = setting.target.digest, time.monotonic() + seconds, time.monotonic() + most_s
     with machine.exclusive(machine.sessions) as fresh_process:
         for backend, variant in _in_turn(backends, setting, measured):
             if variant.last_resort and any(b.exact and b.outcome.ok for b in measured):
@@ -102,9 +104,9 @@ def measure_baselines(
             why = _hopeless(measured, backend, variant, SLOW_VARIANTS.number * best_ms)
             safe_error = setting.policy.precision_spent * setting.limits.budget
             why = why or why_needless(measured, backend, variant, safe_error, this_machine())
-            ends = not backend.runs_any_model(variant) and any(b.outcome.ok for b in measured)
-            left_s = end - time.monotonic() if ends else math.inf
-            if left_s <= (LONG_COMPILATION.number * best_ms / 1e3 if math.isfinite(best_ms) else 0.0):
+            answered, long = any(b.outcome.ok for b in measured), not backend.runs_any_model(variant)
+            left_s = min(end if long else math.inf, last) - time.monotonic() if answered else math.inf
+            if left_s <= (LONG_COMPILATION.number * best_ms / 1e3 if long and math.isfinite(best_ms) else 0.0):
                 why = _OVER
             why = far.get((backend.name, variant.name), why)  # of this variant only, not the backend's other ones
             if why is not None:

@@ -6,6 +6,7 @@ import math
 from collections.abc import Callable
 from pathlib import Path
 
+from collage_evo.answer.answer import Proof
 from collage_evo.backends.registry import get_backend
 from collage_evo.backends.variants import Arithmetic, serves
 from collage_evo.errors import CollageError
@@ -129,8 +130,15 @@ def more_time(result: Result, home: Path) -> str:
     return f"{why}: {command('resume', home, f'-s search.seconds={seconds}')}"
 
 
+def not_compared(result: Result, home: Path) -> str:
+    """Time was over before the final comparison"""
+    if result.proof is not Proof.NONE:
+        return ""
+    return f"finish the run, which compares its answer: {command('resume', home)}"
+
+
 def search_skipped(result: Result, home: Path) -> str:
-    """The run skipped its search, which would have exceeded the planned time, because a first placement sufficed"""
+    """The run skipped its search, because a first placement sufficed or its time was too short"""
     if result.search is None or not result.search.skipped:
         return ""
     return f"search for a faster placement, which the run skipped: {command('resume', home)}"
@@ -156,6 +164,7 @@ ADVICE: tuple[Rule, ...] = (
     small_error,
     larger_budget,
     more_time,
+    not_compared,
     search_skipped,
     more_threads,
 )

@@ -12,6 +12,7 @@ from pathlib import Path
 
 from jinja2 import Environment, FunctionLoader
 
+from collage_evo.answer.answer import Proof
 from collage_evo.errors import InputError, printable
 from collage_evo.files import write_whole
 from collage_evo.report.accuracy import accuracy_notes, describe_accuracy, describe_loss
@@ -239,6 +240,9 @@ def why(result: Result) -> list[str]:
 
 def _decided(result: Result) -> str:
     """The comparison that the answer won, or why no placement did."""
+    if result.proof is Proof.NONE:
+        return "Time was over before the final comparison: the answer is the fastest by single times of the run."
+    open_end = " The comparison ended before it decided." if result.proof is Proof.UNDECIDED else ""
     speed, tried, best = result.speedup_over_best_single, result.candidate_speedup, format_name(result.best_single)
     if result.not_searched:
         return f"No search was possible: {result.not_searched}."
@@ -256,7 +260,7 @@ def _decided(result: Result) -> str:
     return (
         f"No placement was proved faster than every baseline: the best one was {describe_gain(tried)} as fast as "
         f"{rival} in {len(tried.rounds)} rounds over {tried.seconds:.0f} s, and the {format_level(tried)} interval "
-        "has to be above 1 as a whole."
+        f"has to be above 1 as a whole.{open_end}"
     )
 
 

@@ -8,6 +8,7 @@ from typing import Any
 
 from collage_evo.accuracy.invariance import Invariance
 from collage_evo.accuracy.judge import Over, Quality
+from collage_evo.answer.answer import Proof
 from collage_evo.backends.tuning import Kernel
 from collage_evo.backends.variants import Arithmetic, engine_name
 from collage_evo.hardware.target import CPU, Target
@@ -394,6 +395,8 @@ class Result:
     """Of an open answer, and of the libraries."""
     rival: str = ""
     """The baseline that the best placement is least sure to beat, if none won."""
+    proof: Proof = Proof.DECIDED
+    """Whether the final comparison decided; where it did not, nothing is proved."""
     schema: int = SCHEMA
 
     @property

@@ -7,6 +7,7 @@ from collections import Counter
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 
+from collage_evo.answer.answer import Proof
 from collage_evo.answer.baselines import USUAL
 from collage_evo.report.accuracy import accuracy_notes, describe_invariance, describe_loss
 from collage_evo.report.advice import advice
@@ -212,6 +213,8 @@ def _conditions(result: Result) -> Iterator[str]:
         yield f"{capitalised(result.changed)}."
     if result.search is not None and result.search.skipped:
         yield "the run skipped the search, which takes long for this model: resume it to search"
+    if result.proof is Proof.UNDECIDED:
+        yield "the final comparison ended before it decided"
 
 
 def format_interval(speedup: Speedup) -> str:
@@ -265,6 +268,10 @@ def _decision(result: Result) -> tuple[str, str]:
     """What to do, and the reason."""
     if _breaks_budget(result):
         return "Keep what you have", "nothing that was measured meets the budget"
+    if result.proof is Proof.NONE:
+        times = f"{_gain(result, result.speedup_over_best_single.estimate)} {format_name(result.best_single)}"
+        faster = f", and earlier times make this answer {times}" if result.placed else ""
+        return "Not confirmed", f"time was over before the final comparison{faster}"
     action, reason = _proved(result)
     if action != USE or not (rival := _made_up_for(result)):
         return action, reason

@@ -28,14 +28,18 @@ FINAL_S, FINAL_RUNS = 40.0, 50
 490 ms 66 s, an encoder of 1,180 ms 85 to 100 s (EPYC, Zen 3)."""
 SEARCH_SKIPPED = Stored("work/search_skipped.json", bool)
 """Whether the run skips its search, because that would exceed the planned time."""
-FINAL_ROOM = 0.8
-"""Share of the time until a run's deadline that the search and the rounds of the final comparison may take: the
-rest is for compiling, held-out samples and the last check."""
+REPORT_S = 3.0
+"""Seconds of a run with a deadline for its result and report. Chosen."""
+CHECKS = 3.0
+"""What a final comparison takes besides its rounds, as a multiple of what a baseline took, which also was loaded,
+checked and timed: contestants are loaded and checked, the winner is judged, and checked once more."""
+BASELINES_SHARE = 1 / 3
+"""Largest share of the time until a run's deadline that its baselines take, after the first. Chosen."""
 
 
-def most_seconds(config: Config) -> float:
-    """Seconds of a search after which the final comparison ends before the deadline; one at least."""
-    return max(1.0, FINAL_ROOM * seconds_left() - config.final.seconds)
+def comparison_s(config: Config, baseline_s: float) -> float:
+    """Seconds of a run with a deadline that its final comparison keeps, where a baseline took ``baseline_s``."""
+    return config.final.seconds + CHECKS * baseline_s + REPORT_S
 
 
 @dataclass(frozen=True)
@@ -55,12 +59,20 @@ class Pace:
         """The minimum of seconds of a search."""
         return max(LEAST_S, PLACEMENTS * self.placement_s)
 
+    @property
+    def most_s(self) -> float:
+        """The maximum of seconds of a search that a deadline ends, less its last placement; one at least."""
+        return max(1.0, seconds_left() - self.placement_s)
+
 
 def exceeds_planned_time(config: Config, spent_s: float, pace: Pace) -> bool:
     """Whether a search that begins with its costs after ``spent_s`` seconds of a run ends later than it should.
 
-    It never does if the user gave an amount of search, the time of the run, trials for tuning kernels, or a sweep.
+    It never does if the user gave an amount of search, trials for tuning kernels, or a sweep. With a deadline it
+    does if the search would have less time than its costs, or than a few placements take.
     """
+    if not math.isinf(seconds_left()):
+        return config.costs.seconds + max(config.costs.seconds, PLACEMENTS * pace.placement_s) > seconds_left()
     search = config.search
     given = (config.time, search.seconds, search.evaluations)
     if any(amount is not None for amount in given) or search.tune or config.backends.trials or config.sweep.space:

@@ -13,26 +13,40 @@ import time
 from collections.abc import Callable, Iterator
 from contextvars import ContextVar
 from pathlib import Path
-from typing import NoReturn
+from typing import NoReturn, TypeVar
 
+from collage_evo.report.finished import RESULT
 from collage_evo.runtime.manifest import BEST
 
+T = TypeVar("T")
 LEAD_S = 2.0
 """Seconds before the end at which a run is stopped: what started it, and what ends its processes, take as long."""
+RESULT_S = 5.0
+"""Seconds that a run may be late for its result. Chosen."""
 CHECK_S = 0.5
 """Interval in seconds at which a run is looked at whose end was put off. Chosen."""
 _END: ContextVar[float] = ContextVar("end", default=math.inf)
 """The clock's time at which the work of this thread is to end."""
 _waited_s = 0.0
+_checks: list[Callable[[], None]] = []
+"""Of the contexts that are to end, the outermost first."""
 
 
 class TimeIsOver(BaseException):
     """Raised in the main thread at the deadline. Like ``KeyboardInterrupt`` it is no error of the run."""
 
 
+class PartIsOver(TimeIsOver):
+    """The same before the deadline, as what is left is for something else."""
+
+
 def raise_time_is_over() -> NoReturn:
     """Raise ``TimeIsOver``."""
     raise TimeIsOver
+
+
+def _raise_part_is_over() -> NoReturn:
+    raise PartIsOver
 
 
 def _clock() -> float:
@@ -78,25 +92,63 @@ def deadline(
 ) -> Iterator[None]:
     """Context that calls ``end`` in the main thread after ``seconds``, less ``LEAD_S`` and ``spent_s``.
 
-    A run in ``directory`` that has no answer yet ends with its first one, at most ``seconds`` later. Other threads,
-    and systems without ``SIGALRM``, only have the plan that a run makes of its time.
+    A run in ``directory`` that has no answer yet ends with its first one, at most ``seconds`` later, and has
+    ``RESULT_S`` for a result that says how little is known of it. Other threads, and systems without ``SIGALRM``,
+    only have the plan that a run makes of its time.
     """
     if seconds is None:
         yield
         return
-    left_s = max(0.1, seconds - LEAD_S - spent_s)
-    token = _END.set(_clock() + left_s)
-    end_at = _END.get()
+
+    end_at = _clock() + max(0.1, seconds - LEAD_S - spent_s)
+    unanswered_at = end_at
+
+    def late_s() -> float:
+        nonlocal unanswered_at
+        if directory is None or (directory / RESULT).exists():
+            return 0.0
+        if (directory / BEST).exists():
+            return unanswered_at + RESULT_S - end_at
+        unanswered_at = max(end_at, _clock())
+        return seconds
+
+    with _ending(end_at, end, late_s):
+        yield
+
+
+@contextlib.contextmanager
+def leaving(seconds: float) -> Iterator[None]:
+    """Context that ``PartIsOver`` ends when only so many ``seconds`` are left; inside of it, :func:`seconds_left`
+    are those until then. Without a deadline nothing ends it."""
+    if math.isinf(seconds_left()):
+        yield
+        return
+    with _ending(_END.get() - seconds, _raise_part_is_over):
+        yield
+
+
+def in_time(make: Callable[[], T], leaving_s: float) -> T | None:
+    """The value of ``make``; None if only so many seconds were left before it had one: see :func:`leaving`."""
+    try:
+        with leaving(leaving_s):
+            return make()
+    except PartIsOver:
+        return None
+
+
+@contextlib.contextmanager
+def _ending(end_at: float, end: Callable[[], NoReturn], late_s: Callable[[], float] = lambda: 0.0) -> Iterator[None]:
+    """Context that calls ``end`` once, at ``end_at`` of the clock or so many seconds later as :func:`late_s` returns
+    then."""
+    token, waits = _END.set(end_at), [True]
 
     def check() -> None:
-        awaited = directory is not None and not (directory / BEST).exists()
-        if _clock() < end_at + (seconds if awaited else 0.0):
-            return
-        signal.setitimer(signal.ITIMER_REAL, 0.0)
-        end()
+        if waits and _clock() >= end_at + late_s():
+            waits.clear()
+            end()
 
     try:
-        with _alarm(left_s, check):
+        with _alarm(max(0.1, end_at - _clock()), check):
             yield
     finally:
         _END.reset(token)
@@ -104,15 +156,22 @@ def deadline(
 
 @contextlib.contextmanager
 def _alarm(seconds: float, check: Callable[[], None]) -> Iterator[None]:
-    """Context that calls ``check`` after ``seconds``, and again every ``CHECK_S``."""
+    """Context that calls ``check`` after ``seconds``, and again every ``CHECK_S``; those outside of it, too."""
     if threading.current_thread() is not threading.main_thread() or not hasattr(signal, "SIGALRM"):
         yield
         return
 
-    before = signal.signal(signal.SIGALRM, lambda number, frame: check())
+    def check_all(number: int, frame: object) -> None:
+        for one in tuple(_checks):
+            one()
+
+    before = signal.signal(signal.SIGALRM, check_all)
     signal.setitimer(signal.ITIMER_REAL, seconds, CHECK_S)
+    _checks.append(check)
     try:
         yield
     finally:
-        signal.setitimer(signal.ITIMER_REAL, 0.0)
+        _checks.remove(check)
+        if not _checks:
+            signal.setitimer(signal.ITIMER_REAL, 0.0)
         signal.signal(signal.SIGALRM, before)

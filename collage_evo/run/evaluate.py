@@ -18,9 +18,11 @@ from collage_evo.report.finished import result_in
 from collage_evo.report.html import REPORT, write_html
 from collage_evo.report.progress import Reporter
 from collage_evo.report.result import Result
+from collage_evo.report.stage import Stage
 from collage_evo.run.at_work import at_work
-from collage_evo.run.budget import SEARCH_SKIPPED, resume_search
+from collage_evo.run.budget import SEARCH_SKIPPED, comparison_s, resume_search
 from collage_evo.run.context import RunContext
+from collage_evo.run.deadline import in_time
 from collage_evo.run.final import compared_so_far
 from collage_evo.run.machine import Backends, chosen_backends
 from collage_evo.run.open import open_run
@@ -29,11 +31,15 @@ from collage_evo.run.publisher import Publisher
 from collage_evo.run.records import Plan, Records, Row
 from collage_evo.run.samples import model_file
 from collage_evo.run.search import Found, NotSearched, Placed, Searched
+from collage_evo.run.stages.baselines import Baselines
 from collage_evo.run.stages.model import NORMALISED
 from collage_evo.run.stages.threads import OnThreads, settled
 from collage_evo.run.warm_start import WarmStart, begin_like
 from collage_evo.runtime.manifest import read_infos
 from collage_evo.search.evolution import checkpoint
+
+TIME_OVER = "the time of the run was over"
+"""Why the search of a run with a deadline gave nothing."""
 
 
 @contextlib.contextmanager
@@ -92,6 +98,14 @@ def planned(records: Records) -> Records:
     return records.under(WITHOUT_SEARCH)
 
 
+def found_in_time(records: Records) -> Found:
+    """What the search finds before the time that the final comparison needs; or why there was none."""
+    run, baselines = records[RunContext], records[Baselines]
+    baseline_s = run.seconds.get(Stage.BASELINES, 0.0) / max(1, sum(one.outcome.ok for one in baselines))
+    found = in_time(lambda: found_by(lambda: planned(records)[Searched]), comparison_s(run.config, baseline_s))
+    return found or NotSearched(TIME_OVER)
+
+
 def found_by(search: Callable[[], Searched]) -> Found:
     """What ``search`` returns; or why there was none."""
     try:
@@ -114,11 +128,14 @@ def finish(records: Records) -> Result:
     before = result_in(run.directory) if answered else None
     instead = "the answer stays" if before else "what is left of the run decides"
     _search_if_resumed(run)
-    found = run.attempt(lambda: found_by(lambda: planned(records)[Searched]), instead)
+    found = run.attempt(lambda: found_in_time(records), instead)
     if before is not None and isinstance(found, Failure):
         return before
     if isinstance(found, Failure):
         return _compare_what_is_left(records, NotSearched(found.message))
+    if isinstance(found, NotSearched) and found.reason == TIME_OVER:
+        run.reporter.log("what is left of the time is for the final comparison")
+        return _compare_what_is_left(records, found)
     if before is not None and found.measured == (before.search.evaluations if before.search else 0):
         run.reporter.log("nothing new was measured: the answer stays")
         if not (report := run.directory / REPORT).exists():  # a kill came between the two files

@@ -7,6 +7,7 @@ A run that skips its search evaluates :data:`WITHOUT_SEARCH`, and ``pick`` a pla
 
 from __future__ import annotations
 
+import math
 import time
 from dataclasses import dataclass, replace
 
@@ -21,6 +22,7 @@ from collage_evo.graph.prepare import SearchableModel
 from collage_evo.report.finished import RESULT
 from collage_evo.run.budget import SEARCH_SKIPPED, exceeds_planned_time
 from collage_evo.run.context import RunContext
+from collage_evo.run.deadline import seconds_left
 from collage_evo.run.final import compared
 from collage_evo.run.machine import Backends
 from collage_evo.run.objectives import SHARES, Precision, answer_bounds, search_bounds, terms
@@ -52,7 +54,8 @@ from collage_evo.search.mixtures.measured import corrections_by
 
 @dataclass(frozen=True)
 class SearchSkipped:
-    """Whether the run ends with its early mixtures: one suffices, and a search would exceed the planned time."""
+    """Whether the run ends with its early mixtures, as a search would exceed the planned time: one suffices, or the
+    run has a deadline."""
 
     skips: bool
 
@@ -95,7 +98,8 @@ def skips_search(
 ) -> bool:
     pace = pace_of(run, single, len(mixtures.mixtures))
     exceeds = exceeds_planned_time(run.config, time.monotonic() - run.begin, pace)
-    return exceeds and suffices(mixtures.mixtures, normalised.ms, search_bounds(run))
+    over = not math.isinf(seconds_left())  # a mixture that does not suffice is better than costs that nothing uses
+    return exceeds and (over or suffices(mixtures.mixtures, normalised.ms, search_bounds(run)))
 
 
 def measured_costs(

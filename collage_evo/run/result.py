@@ -125,6 +125,7 @@ def run_result(
         call_ms=answer.call_ms,
         by_size=replace(by_size, left_out=left_out) if (by_size := held_out.by_size) else None,
         rival=verdict.rival,
+        proof=verdict.proof,
     )
 
 

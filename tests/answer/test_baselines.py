@@ -223,6 +223,16 @@ def test_who_compiles_beyond_that_time_is_ended_and_takes_no_part() -> None:
     assert 4.0 < endless <= 5.0
 
 
+def test_a_run_with_little_time_measures_the_first_that_runs_and_ends_the_others() -> None:
+    here, backends = machine(first=1.0, next=1.0), [backend("first", True), backend("next", True)]
+    for most_s, tried in ((0.0, ["first"]), (5.0, ["first", "next"])):
+        here.jobs.clear()
+        found = measure_baselines(backends, Path("baselines"), here, TIMING, lambda baseline: None, most_s=most_s)
+        assert [job.backend for job in here.jobs] == tried
+        assert [one.out_of_time for one in found] == [False, len(tried) == 1]
+    assert here.timeouts_s[-1] <= 5.0
+
+
 def test_where_none_runs_the_model_each_says_why() -> None:
     _, found = measured()
     with pytest.raises(UnavailableError, match="general: build: no such operator"):

@@ -11,7 +11,7 @@ from typing import Any, cast
 
 import pytest
 
-from collage_evo.answer.answer import RUNS, FinalSettings, Verdict, decide, racing_baselines
+from collage_evo.answer.answer import RUNS, FinalSettings, Proof, Verdict, decide, racing_baselines
 from collage_evo.answer.baselines import Baseline
 from collage_evo.answer.race import Race
 from collage_evo.answer.sequential import FEWEST, LOOKS, Stopping
@@ -212,6 +212,16 @@ def test_time_bounds_the_rounds_but_for_the_first_few(
     machine.rounds_s = itertools.chain(rounds_s, itertools.repeat(rounds_s[-1]))
     verdict = machine.decide(["first"], BASELINES[:1], settings=FinalSettings(seconds=seconds))
     assert verdict.final.length in rounds
+    assert verdict.proof is Proof.UNDECIDED
+
+
+def test_the_time_of_a_run_bounds_the_rounds_of_a_slow_model(machine: Contest) -> None:
+    machine.times_ms, machine.rounds_s = (
+        {name: 1e3 * ms for name, ms in machine.times_ms.items()},
+        itertools.repeat(10.0),
+    )
+    verdict = machine.decide(["first"], BASELINES[:1], settings=FinalSettings(seconds=20.0, most_s=20.0))
+    assert verdict.final.length == FEWEST
 
 
 def test_contestants_that_fail_their_check_are_passed_over(machine: Contest) -> None:

@@ -14,7 +14,7 @@ import numpy as np
 import onnx
 import pytest
 
-from collage_evo.answer.so_far import Evidence
+from collage_evo.answer.answer import Proof
 from collage_evo.config import parse_config
 from collage_evo.graph.load.inputs import random_inputs
 from collage_evo.graph.reference.reference import reference_outputs
@@ -117,7 +117,7 @@ def assert_right(artifact: Path, model: onnx.ModelProto) -> None:
     np.testing.assert_allclose(made, reference_outputs(model, feeds)[0], rtol=1e-3, atol=1e-4)
 
 
-def test_a_run_whose_time_is_over_ends_with_the_best_so_far(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_run_whose_time_is_over_ends_with_a_result(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     model = chain(2)
     onnx.save(model, tmp_path / "long.onnx")
     for name, value in install_faulty(tmp_path / "plugin").items():
@@ -125,11 +125,11 @@ def test_a_run_whose_time_is_over_ends_with_the_best_so_far(tmp_path: Path, monk
     hangs = options({**QUICK, "backends.use": ["onnxruntime", "faulty"], "costs.seconds": 600})
     done = collage("run", "long.onnx", "--out", "out", "--time", "20", "--json", *hangs, cwd=tmp_path)
     assert done.returncode == 0, done.stderr
-    assert json.loads(done.stdout)["so_far"]["evidence"] in tuple(Evidence)
-    last = done.stderr.splitlines()[-1]
-    assert last.startswith("time is over before the final comparison; the best so far is in out/best.collage: ")
-    assert "not confirmed by the final comparison" in last
-    assert last.endswith(f"; continue it with: {COMMAND} resume out")
+    result = json.loads(done.stdout)
+    assert result["proof"] in tuple(Proof)
+    assert result == json.loads((tmp_path / "out" / "result.json").read_text())
+    assert (tmp_path / "out" / "report.html").exists()
+    assert "what is left of the time is for the final comparison" in done.stderr
     assert_right(tmp_path / "out" / "best.collage", model)
 
 

@@ -9,6 +9,7 @@ from typing import Any
 
 import pytest
 
+from collage_evo.answer.answer import Proof
 from collage_evo.report import advice as rules
 from collage_evo.report.advice import ADVICE, advice
 from collage_evo.report.places import COMMAND
@@ -82,6 +83,7 @@ GIVEN: dict[Callable[..., str], list[dict[str, Any]]] = {
         {"search": LATE, "candidate_speedup": ratio(0.99, 0.97, 1.01)},
         {"candidate_speedup": ratio(1.01, 0.99, 1.03)},
     ],
+    rules.not_compared: [{"proof": Proof.NONE}],
     rules.search_skipped: [{"search": SKIPPED}, {"search": SKIPPED, **WON}],
     rules.more_threads: [{"environment": here(2)}, {"environment": here(2), "best": Latency("best", 1.0, n=100)}],
 }
@@ -138,6 +140,7 @@ NOT_GIVEN: dict[Callable[..., str], list[dict[str, Any]]] = {
         {"search": SKIPPED, "candidate_speedup": ratio(1.01, 0.99, 1.03)},
         {"candidate_speedup": ratio(1.01, 0.99, 1.03), **WON},
     ],
+    rules.not_compared: [{}, {"proof": Proof.UNDECIDED}],
     rules.search_skipped: [{}, {"search": None}],
     rules.more_threads: [
         {},

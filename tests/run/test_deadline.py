@@ -8,7 +8,8 @@ from pathlib import Path
 
 import pytest
 
-from collage_evo.run.deadline import LEAD_S, TimeIsOver, deadline, pause, seconds_left
+from collage_evo.report.finished import RESULT
+from collage_evo.run.deadline import LEAD_S, TimeIsOver, deadline, in_time, pause, seconds_left
 from collage_evo.runtime.manifest import BEST
 
 AT_ONCE = LEAD_S + 0.1
@@ -22,11 +23,12 @@ def pass_time() -> None:
 
 def test_a_run_ends_at_its_time(tmp_path: Path) -> None:
     (tmp_path / BEST).mkdir()
+    (tmp_path / RESULT).touch()
     with pytest.raises(TimeIsOver), deadline(AT_ONCE, directory=tmp_path):
         pass_time()
 
 
-def test_a_run_without_an_answer_ends_with_its_first_one(tmp_path: Path) -> None:
+def test_a_run_without_an_answer_ends_with_its_first_one_and_a_result(tmp_path: Path) -> None:
     steps = []
 
     def measure() -> None:
@@ -34,11 +36,14 @@ def test_a_run_without_an_answer_ends_with_its_first_one(tmp_path: Path) -> None
         steps.append("first answer")
         (tmp_path / BEST).mkdir()
         pass_time()
+        steps.append("result")
+        (tmp_path / RESULT).touch()
+        pass_time()
         steps.append("search")
 
     with pytest.raises(TimeIsOver), deadline(600.0, spent_s=600.0, directory=tmp_path):
         measure()
-    assert steps == ["first answer"]
+    assert steps == ["first answer", "result"]
 
 
 def test_a_wait_for_another_run_does_not_count() -> None:
@@ -47,3 +52,29 @@ def test_a_wait_for_another_run_does_not_count() -> None:
         assert seconds_left() > 500.0
         time.sleep(1.0)
     assert seconds_left() == math.inf
+
+
+def test_work_ends_before_the_time_that_is_kept_for_what_follows() -> None:
+    ended = []
+
+    def work() -> bool:
+        pass_time()
+        ended.append("work")
+        return True
+
+    with deadline(600.0):
+        assert in_time(work, 600.0) is None
+        assert seconds_left() > 500.0, "what follows has its time"
+        assert in_time(lambda: round(seconds_left(), -2), 90.0) == 500.0
+        assert in_time(work, 60.0)
+    assert in_time(work, math.inf), "nothing ends it without a deadline"
+    assert ended == ["work", "work"]
+
+
+def test_the_deadline_also_ends_what_follows() -> None:
+    def work() -> None:
+        assert in_time(lambda: True, 0.5)
+        pass_time()
+
+    with pytest.raises(TimeIsOver), deadline(AT_ONCE + 1.0):
+        work()

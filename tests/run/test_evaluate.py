@@ -16,6 +16,7 @@ import onnx
 import pytest
 
 from collage_evo import cli
+from collage_evo.answer.answer import Proof
 from collage_evo.answer.so_far import read_so_far
 from collage_evo.commands.pick import pick_answer
 from collage_evo.config import Config, parse_config
@@ -34,11 +35,14 @@ from collage_evo.graph.prepare import PreparedModel, SearchableModel
 from collage_evo.models.builder import Builder
 from collage_evo.pruning import SMALL_GAIN
 from collage_evo.report.advice import advice
+from collage_evo.report.finished import read_finished
 from collage_evo.report.progress import LineReporter
 from collage_evo.report.result import Result
+from collage_evo.report.summary import summary
 from collage_evo.run.context import RunContext
+from collage_evo.run.deadline import PartIsOver
 from collage_evo.run.directory import start_run
-from collage_evo.run.evaluate import found_by, open_records, planned
+from collage_evo.run.evaluate import TIME_OVER, found_by, open_records, planned
 from collage_evo.run.plan import PLAN
 from collage_evo.run.publisher import Publisher
 from collage_evo.run.recorded import read_run
@@ -281,11 +285,8 @@ def test_a_failed_search_of_a_run_that_had_ended_leaves_its_answer_and_its_resul
     assert (again.best, again.speedup_over_best_single) == (result.best, result.speedup_over_best_single)
 
 
-@pytest.mark.parametrize("searched", [True, False])
-def test_the_answer_so_far_is_compared_if_a_later_stage_fails(
-    searched: bool, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """A placement that the search announced, before it failed, or before its candidates could not be compiled."""
+def announcing(error: BaseException | None = None) -> Plan:
+    """The plan whose search announces a placement, and then raises ``error``."""
 
     @functools.wraps(evolve)
     def announces(*needs: Any) -> SearchRecord:
@@ -293,16 +294,61 @@ def test_the_answer_so_far_is_compared_if_a_later_stage_fails(
         with measuring(run, record.ranked[0], baselines) as evaluator:
             best.offers(evaluator, costs.space)(record.ranked[0], Outcome(1e-6, error=0.0))
             best.finish()
-        if not searched:
-            raise ValueError("on purpose")
+        if error:
+            raise error
         return record
 
+    return PLAN.replacing(Row(announces))
+
+
+@pytest.mark.parametrize("searched", [True, False])
+def test_the_answer_so_far_is_compared_if_a_later_stage_fails(
+    searched: bool, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A placement that the search announced, before it failed, or before its candidates could not be compiled."""
     if searched:
         failing(monkeypatch, "CompiledCandidates.compile", InputError("no placement could be compiled"))
     config, run = config_of(tmp_path), tmp_path / "run"
-    found = run_in(run, start_run(run, config), plan=PLAN.replacing(Row(announces)))
+    plan = announcing(None if searched else ValueError("on purpose"))
+    found = run_in(run, start_run(run, config), plan=plan)
     assert found.candidate_speedup.rounds, "it was compared"
     assert (found.search is not None) == searched
     assert found.not_searched == ("" if searched else "ValueError: on purpose")
     assert read_so_far(run / BEST) is None, "the comparison has confirmed it"
     assert searched or "No search was possible: ValueError: on purpose." in (run / "report.html").read_text()
+
+
+def test_the_answer_so_far_is_compared_where_only_the_time_for_that_is_left(tmp_path: Path) -> None:
+    config, run = config_of(tmp_path), tmp_path / "run"
+    found = run_in(run, start_run(run, config), plan=announcing(PartIsOver()))
+    assert found.candidate_speedup.rounds
+    assert (found.search, found.not_searched) == (None, TIME_OVER)
+    assert found.proof is not Proof.NONE
+
+
+@pytest.mark.parametrize(
+    ("plan", "placed"),
+    [
+        (announcing(), True),
+        (announcing(PartIsOver()), True),
+        (plan_failing(SearchableModel, PartIsOver()), False),
+    ],
+)
+def test_an_answer_that_was_not_compared_in_time_has_a_result_that_says_so(
+    plan: Plan, placed: bool, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    config, run = config_of(tmp_path), tmp_path / "run"
+    with monkeypatch.context() as patched:
+        failing(patched, "hold_out", PartIsOver())
+        result = run_in(run, start_run(run, config), plan=plan)
+    known, speedup = read_so_far(run / BEST), result.speedup_over_best_single
+    assert known is not None
+    assert (result.proof, result.best_ms, result.placed) == (Proof.NONE, known.latency_ms, placed)
+    assert (speedup.low <= 1.0, speedup.rounds) == (True, ())
+    (said,) = read_finished(run)
+    assert (said.result.proof, said.result.best) == (result.proof, result.best)
+    assert "Not confirmed: time was over before the final comparison" in " ".join(summary([said], run))
+    assert "Time was over before the final comparison" in (run / "report.html").read_text()
+    assert any("resume" in one for one in advice(result, run))
+    resumed = run_in(run, config)
+    assert (resumed.proof is not Proof.NONE, read_so_far(run / BEST)) == (True, None)

@@ -33,6 +33,7 @@ from collage_evo.report.progress import LineReporter
 from collage_evo.report.stage import Stage
 from collage_evo.run.budget import LEAST_S, Pace, exceeds_planned_time, search_budget
 from collage_evo.run.context import RunContext
+from collage_evo.run.deadline import LEAD_S, deadline
 from collage_evo.run.directory import start_run
 from collage_evo.run.machine import Backends
 from collage_evo.run.open import open_run
@@ -142,6 +143,20 @@ def test_a_search_exceeds_the_planned_time_only_if_nobody_asked_for_it(
     config = parse_config(nested({"model.source": "builtin:squeezenet", **given}), (), "test")
     assert exceeds_planned_time(config, spent_s, Pace(0.0, placement_s)) == late
     assert exceeds_planned_time(config, spent_s, Pace(2.0, placement_s)) == (late or not given)
+
+
+@pytest.mark.parametrize(
+    ("left_s", "placement_s", "late"),
+    [(21.0, 0.0, False), (19.0, 0.0, True), (31.0, 10.0, False), (29.0, 10.0, True)],
+)
+def test_a_search_has_no_costs_where_a_deadline_leaves_it_less_time_than_they_take(
+    left_s: float, placement_s: float, late: bool
+) -> None:
+    config = parse_config(nested({"model.source": "builtin:squeezenet", "costs.seconds": 10.0}), (), "test")
+    with deadline(left_s + LEAD_S):
+        assert exceeds_planned_time(config, 0.0, Pace(0.0, placement_s)) == late
+        assert Pace(0.0, 5.0).most_s == pytest.approx(left_s - 5.0, abs=0.5)
+    assert Pace(0.0, 5.0).most_s == math.inf
 
 
 def test_tuning_of_kernels_takes_none_of_the_time_of_a_search(

@@ -17,9 +17,14 @@ from collage_evo.genome.failure import Failure
 from collage_evo.report.result import Speeds
 from collage_evo.report.stage import Stage
 from collage_evo.run.context import RunContext
+from collage_evo.run.deadline import seconds_left
 from collage_evo.run.objectives import further_bounds
 from collage_evo.runtime.artifact import read_artifact
 from collage_evo.runtime.timing import LONG_S
+
+ROUNDS_SHARE = 0.5
+"""Share of the time until a run's deadline that the rounds of a race may take: loading before and judging after them
+take the rest. Chosen."""
 
 
 @dataclass(frozen=True)
@@ -51,7 +56,8 @@ def decide(
 
     ``incumbent`` is the one of them that was the answer before.
     """
-    settings = FinalSettings(Stopping(run.config.final.rounds, policy=run.config.policy), seconds)
+    most_s = ROUNDS_SHARE * seconds_left()
+    settings = FinalSettings(Stopping(run.config.final.rounds, policy=run.config.policy), seconds, most_s)
     feasible = feasible_baselines(baselines, run.limits, further_bounds(run))
     with run.stage(Stage.FINAL):
         note = run.reporter.advance

@@ -29,7 +29,9 @@ from collage_evo.patterns.match import Placement, Region
 from collage_evo.pruning import EARLIER_RUN
 from collage_evo.report.stage import Stage
 from collage_evo.report.words import describe_failure, format_engine, format_ms, format_number
+from collage_evo.run.budget import BASELINES_SHARE
 from collage_evo.run.context import RunContext
+from collage_evo.run.deadline import seconds_left
 from collage_evo.run.machine import Backends
 from collage_evo.run.publisher import Publisher
 from collage_evo.run.records import Seconds
@@ -116,8 +118,10 @@ def _measured(
             _report_baseline(run, measured[-1])
             publisher.offer_baselines(measured)
 
-        directory = run.directory / ARTIFACTS
-        measured = baselines.measure_baselines(backends, directory, run.machine, timing, on_done, seconds, far)
+        directory, most_s = run.directory / ARTIFACTS, BASELINES_SHARE * seconds_left()
+        measured = baselines.measure_baselines(
+            backends, directory, run.machine, timing, on_done, seconds, far, most_s
+        )
     write_baselines(run.directory / RECORDED, measured)
     return measured
 

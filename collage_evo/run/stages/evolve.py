@@ -21,7 +21,7 @@ from collage_evo.graph.prepare import PreparedModel
 from collage_evo.patterns.match import Placement
 from collage_evo.report.stage import Stage
 from collage_evo.report.words import format_ms
-from collage_evo.run.budget import Pace, most_seconds, search_budget
+from collage_evo.run.budget import Pace, search_budget
 from collage_evo.run.context import RunContext
 from collage_evo.run.directory import reopen_run, save_config, target_of
 from collage_evo.run.objectives import front_bounds, search_bounds
@@ -53,7 +53,7 @@ def evolve(
     search, space = run.config.search, costs.space
     spent_s = time.monotonic() - run.begin
     pace = pace_of(run, baselines, len(evaluated))
-    budget = search_budget(run.store, search, spent_s, run.seconds, most_seconds(run.config), pace)
+    budget = search_budget(run.store, search, spent_s, run.seconds, pace.most_s, pace)
     start = _start(run, space, baselines, evaluated)
     reference = decode(next(iter(seeds))[1], space)
     with (
