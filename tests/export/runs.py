@@ -35,7 +35,7 @@ from collage_evo.runtime.artifact import Profile, write_artifact
 from collage_evo.runtime.program import Program
 from collage_evo.runtime.signature import signature_of
 from tests.runtime.helpers import in_a_row, whole
-from tests.support.models import TinyNet
+from tests.support.models import TinyNet, parse_graph
 
 TARGET = Target()
 
@@ -176,10 +176,22 @@ def of_tokens(shapes: Iterable[tuple[int, int]]) -> list[dict[str, np.ndarray]]:
 
 def open_answer(folder: Path, pieces: Sequence[onnx.ModelProto]) -> Path:
     """A run whose answer is ``encoder`` with open shapes in ONNX Runtime, as these pieces one after the other."""
+    return _open(folder, encoder(), pieces, of_tokens([(1, 9), (1, 20)]))
+
+
+def open_sum(folder: Path) -> Path:
+    """A run whose answer adds float32 ``x`` and ``z``, both [rows, 3], to ``y``."""
+    model = parse_graph("g (float[rows, 3] x, float[rows, 3] z) => (float[rows, 3] y) { y = Add(x, z) }")
+    return _open(folder, model, [model], [dict.fromkeys("xz", np.ones((rows, 3), np.float32)) for rows in (2, 5)])
+
+
+def _open(
+    folder: Path, model: onnx.ModelProto, pieces: Sequence[onnx.ModelProto], samples: Sequence[dict[str, np.ndarray]]
+) -> Path:
     (folder / "work").mkdir(parents=True)
-    onnx.save(encoder(), folder / "work" / "original.onnx")
-    pairs = [(feeds, {"y": reference_outputs(encoder(), feeds)[0]}) for feeds in of_tokens([(1, 9), (1, 20)])]
+    onnx.save(model, folder / "work" / "original.onnx")
+    pairs = [(feeds, {"y": reference_outputs(model, feeds)[0]}) for feeds in samples]
     write_references(folder / "work" / "reference.npz", pairs)
     program = in_a_row([whole(piece, folder / "cache") for piece in pieces])
-    _write(folder, program, encoder(), {"baseline": "onnxruntime"})
+    _write(folder, program, model, {"baseline": "onnxruntime"})
     return folder

@@ -40,6 +40,7 @@ from tests.export.runs import (
     of_a_float_index,
     of_tokens,
     open_answer,
+    open_sum,
     placed,
     usable,
     with_fallback,
@@ -408,3 +409,17 @@ def test_open_inputs_of_any_size_give_what_the_model_does_and_a_size_too_large_i
             session.run(None, {"ids": np.zeros((1, POSITIONS + 1), np.int64)})
         for found in (session.run(None, feeds)[0], made[str(k)]):
             np.testing.assert_allclose(found, right, rtol=1e-4, atol=1e-5)
+
+
+def test_the_runner_refuses_sizes_of_one_name_that_differ(tmp_path: Path) -> None:
+    export_plain(open_sum(tmp_path / "run"), tmp_path / "out")
+    program = (
+        "import numpy as np, pipeline\n"
+        "of, loaded = lambda rows: np.ones((rows, 3), np.float32), pipeline.Pipeline()\n"
+        "for rows in (4, 1, 4):\n"
+        "    try: print(loaded.run({'x': of(4), 'z': of(rows)})['y'].sum())\n"
+        "    except ValueError as error: print(error)"
+    )
+    command = [sys.executable, "-c", program]
+    ended = subprocess.run(command, cwd=tmp_path / "out", capture_output=True, text=True, timeout=250)
+    assert ended.stdout == "24.0\n'rows' is 1 in 'z' and 4 in an input before it\n24.0\n", ended.stderr

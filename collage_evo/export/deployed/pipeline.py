@@ -29,6 +29,8 @@ class Pipeline:
         self.inputs, self.outputs, self._limits = manifest["inputs"], manifest["outputs"], manifest["limits"]
         self._input_limits = importlib.import_module("input_limits")
         self._tensors = manifest["tensors"]
+        takes_open = any(-1 in self._tensors[name]["shape"] for name in self.inputs)
+        self._declared = manifest["declared"]["inputs"] if takes_open else []
         memory = np.zeros(manifest["arena_bytes"] + ALIGNMENT, np.uint8)
         arena = memory[-memory.ctypes.data % ALIGNMENT :]
         self._values = {name: _array(arena, one) for name, one in self._tensors.items() if one["offset"] is not None}
@@ -38,6 +40,7 @@ class Pipeline:
     def run(self, feeds: Mapping[str, np.ndarray]) -> dict[str, np.ndarray]:
         """Outputs by name, in arrays that the caller owns, for one array per input."""
         values = {name: self._checked(name, feeds[name]) for name in self.inputs}
+        self._require_agreement(values)
         for name, value in values.items():
             if name in self._static:
                 np.copyto(self._values[name], value)
@@ -75,6 +78,14 @@ class Pipeline:
             if wrong is not None:
                 raise ValueError(f"{name} is to be from {low} to {end - 1}, not {wrong}")
         return value
+
+    def _require_agreement(self, values: Mapping[str, np.ndarray]) -> None:
+        """Sizes of one name are equal where shapes are open: an operator may take one that is 1 for any other."""
+        sizes: dict[str, int] = {}
+        for one in self._declared:
+            for name, size in zip(one["shape"], values[one["name"]].shape, strict=False):
+                if isinstance(name, str) and sizes.setdefault(name, size) != size:
+                    raise ValueError(f"{name!r} is {size} in {one['name']!r} and {sizes[name]} in an input before it")
 
     def _call(self, folder: Path, manifest: Mapping[str, Any]) -> Callable[[], object]:
         piece = importlib.import_module(manifest["loader"]).Piece(folder, manifest)

@@ -145,6 +145,8 @@ class Program {
             limits[name] = {bounds[0], bounds[1]};
             first_outside(type(name), nullptr, 0, bounds[0], bounds[1]);
         }
+        if (std::any_of(inputs.begin(), inputs.end(), [&](const auto& name) { return type(name).open(); }))
+            for (const Json& arg : manifest["declared"]["inputs"].list()) read_names(arg);
         const int64_t size = manifest["arena_bytes"].integer();
         const auto memory = int64_t(sysconf(_SC_PHYS_PAGES)) * sysconf(_SC_PAGE_SIZE);
         if (size < 0 || size > memory)
@@ -190,6 +192,8 @@ class Program {
 
     std::vector<std::string> inputs, outputs;
     std::map<std::string, std::pair<int64_t, int64_t>> limits;
+    // Where inputs are open: for each name of a size the inputs that have it, each with the axis.
+    std::map<std::string, std::vector<std::pair<size_t, size_t>>> named;
 
     const TensorType& type(const std::string& name) const { return tensors_.at(name); }
     size_t regions() const { return data_.size(); }
@@ -321,6 +325,17 @@ class Program {
         made.inputs = one["inputs"].strings(), made.outputs = one["outputs"].strings();
         for (const auto& [name, value] : one["settings"].entries()) made.settings[name] = value.string();
         return made;
+    }
+
+    void read_names(const Json& declared) {
+        const std::string& name = declared["name"].string();
+        const std::vector<Json>& sizes = declared["shape"].list();
+        const auto input = std::find(inputs.begin(), inputs.end(), name);
+        if (input == inputs.end() || sizes.size() > type(name).shape.size())
+            throw std::runtime_error("it declares an input '" + name + "' that the program does not have");
+        for (size_t axis = 0; axis < sizes.size(); ++axis)
+            if (sizes[axis].kind == Json::TEXT)
+                named[sizes[axis].text].emplace_back(size_t(input - inputs.begin()), axis);
     }
 
     void require_tensor(const std::string& name) const {
@@ -459,6 +474,7 @@ class Answer {
             bool all = true;
             for (size_t k = 0; k < fed.size(); ++k) all = all && fits(program->type(inputs()[k]), fed[k]);
             if (!all) continue;
+            require_agreement(*program, fed);
             program->load(files_);
             return *program;
         }
@@ -472,6 +488,18 @@ class Answer {
                 text += (one ? " or " : "") + format_tensor(type.dtype, programs_[one]->type(inputs()[k]).shape);
         }
         throw OrtFailure(ORT_INVALID_ARGUMENT, text);
+    }
+
+    // Sizes of one name are equal: an operator may take one that is 1 for any other.
+    static void require_agreement(const Program& program, const std::vector<FedInput>& fed) {
+        for (const auto& [name, axes] : program.named)
+            for (const auto& [k, axis] : axes) {
+                const int64_t first = fed[axes[0].first].shape[axes[0].second], size = fed[k].shape[axis];
+                if (size == first) continue;
+                throw OrtFailure(ORT_INVALID_ARGUMENT, "'" + name + "' is " + std::to_string(first) + " in input '" +
+                                                           program.inputs[axes[0].first] + "' and " +
+                                                           std::to_string(size) + " in '" + program.inputs[k] + "'");
+            }
     }
 
     static void feed(const Program& program, Program::Context& context, const std::vector<FedInput>& fed) {
