@@ -2,6 +2,9 @@
 
     python benchmarks/any_length.py make encoder_6 FOLDER    # or encoder_3, lines, denoiser: any_length_networks.py
     python benchmarks/any_length.py race FOLDER [ARTIFACT] [--nncf PYTHON] [--budget 0.02] [--rounds 5]
+    python benchmarks/any_length.py shapes FOLDER ARTIFACT [--number 500]
+    python benchmarks/any_length.py memory FOLDER ARTIFACT
+    python benchmarks/any_length.py fixed FOLDER ARTIFACT [--rounds 5]
 
 ``make`` writes a trained model from a package, 60 samples of real data of mixed sizes to search with (FOLDER/data, as
 ``--data`` takes it) and 60 others to judge by. ``race`` lets ONNX Runtime and OpenVINO in float32, OpenVINO as it
@@ -11,6 +14,13 @@ held-out samples, so a latency is the one that is expected of such data, and at 
 2-norms against ONNX Runtime without optimisations, of the output that has the largest; so is how far rows move: in a
 batch of eight of one length, and beside padding, with the mask if the model has one. Raw times go to
 FOLDER/race.json, or to one that ``--out`` names.
+
+``shapes`` runs requests of random sizes, within those of the data, through everything that serves the answer of a
+run (RUN/best.collage): the session, the exported pipeline, its one file in ONNX Runtime, and the plug-in for ONNX
+Runtime, if that is installed. All must agree, be near ONNX Runtime without optimisations, refuse what the model does
+not take, and run on; with the one file ONNX Runtime itself takes sizes of one name that differ, where its operators
+do. ``memory`` shows the memory of four sessions in threads over 10,000 requests of changing sizes. ``fixed`` lets the
+session and the answer's one file, open and fixed to each of the seven lengths, take turns.
 """
 
 from __future__ import annotations
@@ -29,6 +39,7 @@ from typing import Any
 import numpy as np
 
 SAMPLES, BATCH, ROUNDS, REPEATS = 60, 8, 5, 3
+AT_LENGTH_S = 0.3
 Feeds = dict[str, np.ndarray]
 Outputs = Mapping[str, np.ndarray]
 Run = Callable[[Feeds], Outputs]
@@ -248,6 +259,24 @@ def side(folder: Path, *how: str) -> None:
         print(json.dumps({"samples": [ms[index] for index in range(len(ms))], "lengths": fixed}), flush=True)
 
 
+def side_at_lengths(folder: Path, *how: str) -> None:
+    """As :func:`side`, at the lengths alone, each for ``AT_LENGTH_S``."""
+    from any_length_shapes import opened_fixed
+
+    data = Data(folder)
+    run = opened_fixed(Path(how[1]), data) if how[0] == "fixed" else opened(folder, how)
+    for _ in sys.stdin:
+        lengths = []
+        for feeds in data.at_lengths():
+            run(feeds)
+            taken: list[list[float]] = []
+            end = time.perf_counter() + AT_LENGTH_S
+            while len(taken) < REPEATS or time.perf_counter() < end:
+                taken.append(_ms(run, feeds))
+            lengths.append(np.median(taken, 0).tolist())
+        print(json.dumps({"lengths": lengths}), flush=True)
+
+
 def _ms(run: Run, feeds: Feeds) -> list[float]:
     """By each clock of ``CLOCKS``."""
     begins = time.perf_counter(), time.process_time()
@@ -255,7 +284,7 @@ def _ms(run: Run, feeds: Feeds) -> list[float]:
     return [(time.perf_counter() - begins[0]) * 1e3, (time.process_time() - begins[1]) * 1e3]
 
 
-def take_turns(folder: Path, sides: Mapping[str, Sequence[str]], rounds: int) -> Turns:
+def take_turns(folder: Path, sides: Mapping[str, Sequence[str]], rounds: int, what: str = "side") -> Turns:
     """Rounds by contestant, in another order each; the first one warms up and does not count."""
     from collage_evo.hardware.slots import acquire_slot, usable_cores
 
@@ -264,7 +293,7 @@ def take_turns(folder: Path, sides: Mapping[str, Sequence[str]], rounds: int) ->
     assert slot is not None  # it waits for ever
     pipe = subprocess.PIPE
     processes = {
-        name: subprocess.Popen(_command("side", folder, how), stdin=pipe, stdout=pipe, text=True, env=_environment(),
+        name: subprocess.Popen(_command(what, folder, how), stdin=pipe, stdout=pipe, text=True, env=_environment(),
                                preexec_fn=lambda: os.sched_setaffinity(0, [core]))
         for name, how in sides.items()
     }  # fmt: skip
@@ -344,6 +373,8 @@ def main() -> None:
         print(json.dumps(judge(Path(sys.argv[2]), *sys.argv[3:])))
     elif sys.argv[1:2] == ["side"]:
         side(Path(sys.argv[2]), *sys.argv[3:])
+    elif sys.argv[1:2] == ["lengths"]:
+        side_at_lengths(Path(sys.argv[2]), *sys.argv[3:])
     elif sys.argv[1:2] == ["nncf"]:
         quantise_nncf(Path(sys.argv[2]))
     else:
@@ -360,11 +391,22 @@ def main() -> None:
         racing.add_argument("--rounds", type=int, default=ROUNDS)
         racing.add_argument("--clock", choices=CLOCKS, default=CLOCKS[0], help="the processor's on a busy machine")
         racing.add_argument("--out", type=Path)
+        for step in ("shapes", "memory", "fixed"):
+            serving = steps.add_parser(step)
+            serving.add_argument("folder", type=Path)
+            serving.add_argument("artifact", type=Path)
+            serving.add_argument("--number", type=int, default=500, help="random shapes")
+            serving.add_argument("--rounds", type=int, default=ROUNDS)
+            serving.add_argument("--clock", choices=CLOCKS, default=CLOCKS[0])
         options = parser.parse_args()
         if options.step == "make":
             make(options.folder, options.name)
-        else:
+        elif options.step == "race":
             race(options)
+        else:
+            import any_length_shapes
+
+            sys.exit(not getattr(any_length_shapes, options.step)(options))
 
 
 if __name__ == "__main__":
