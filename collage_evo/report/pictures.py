@@ -117,10 +117,12 @@ def sizes_svg(sizes: LatencyBySize, width: float = WIDE) -> str:
         return ""
     from matplotlib.ticker import LogLocator, NullLocator
 
-    height, every = 300, [ms for one in sizes.times for ms in one.ms.values()]
-    axes = _axes(width, height, 60, sizes.what)
+    height, bottom, every = 280, 40, [ms for one in sizes.times for ms in one.ms.values()]
+    axes, low, high = _axes(width, height, bottom, sizes.what), min(every) / 1.3, max(every) * 1.3
+    names = (LINE + 6) * len(sizes.names) / (height - bottom - 18)  # their share of the axis, above all lines
+    high *= (high / low) ** (names / (1 - names))
     axes.set(xscale="log", yscale="log", xlim=(sizes.times[0].size / 1.1, sizes.times[-1].size * 1.1))
-    axes.set(ylim=(min(every) / 1.3, max(every) * 1.3))
+    axes.set(ylim=(low, high))
     for axis in (axes.xaxis, axes.yaxis):
         axis.set_major_locator(LogLocator(subs=(1, 2, 5), numticks=12))
         axis.set_minor_locator(NullLocator())
@@ -129,14 +131,14 @@ def sizes_svg(sizes: LatencyBySize, width: float = WIDE) -> str:
     lines = {name: [(one.size, one.ms[name]) for one in sizes.times if name in one.ms] for name in sizes.names}
     marks: list[str] = []
     for (name, line), dashes in zip(lines.items(), itertools.cycle(DASHES)):
-        kind, colour = ("answer", MARK) if name == ANSWER else ("single", SINGLE)
-        axes.plot(*zip(*line, strict=True), color=colour, linewidth=2, dashes=dashes, label=name)
-        for size, ms in line:
+        kind, colour, radius, order = ("answer", MARK, 4, 3) if name == ANSWER else ("single", SINGLE, 3, 2)
+        axes.plot(*zip(*line, strict=True), color=colour, linewidth=2, dashes=dashes, label=name, zorder=order)
+        for size, ms in reversed(line):
             x, y = axes.transData.transform((size, ms))
             words = escape(f"{name}: {format_ms(ms)} ms at {sizes.what} {size}")
-            where = f'cx="{x:.1f}" cy="{height - y:.1f}" r="3"'
-            marks.append(f'<circle class="{kind}" {where}><title>{words}</title></circle>')
-    axes.legend(loc="upper left", frameon=False, labelcolor=INK, fontsize=12)  # latency grows with the size
+            where = f'cx="{x:.1f}" cy="{height - y:.1f}" r="{radius}"'
+            marks.insert(0, f'<circle class="{kind}" {where}><title>{words}</title></circle>')  # the answer's on top
+    axes.legend(loc="upper left", frameon=False, labelcolor=INK, fontsize=12)
     described = ". ".join(
         f"{name}: {', '.join(f'{format_ms(ms)} ms at {n}' for n, ms in line)}" for name, line in lines.items()
     )

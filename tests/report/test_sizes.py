@@ -76,6 +76,7 @@ def test_the_picture_has_a_line_for_each_and_the_same_in_words() -> None:
         words = {element.text for element in svg.iter("text")}
         assert {ANSWER, "ONNX Runtime", "OpenVINO", "latency (ms)", "sequence"} <= words
         marks = [element for element in svg.iter("circle") if element.get("class") == "answer"]
+        assert [*svg.iter("circle")][-len(MS) :] == marks, "above those of the libraries"
         assert marks[0].findtext("title") == "the answer: 2.90 ms at sequence 4"
         assert len([*svg.iter("circle")]) == 3 * len(MS)
         assert "OpenVINO: 6.30 ms at 4, 8.50 ms at 8" in (svg.findtext("desc") or "")
