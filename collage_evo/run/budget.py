@@ -33,13 +33,16 @@ REPORT_S = 3.0
 CHECKS = 3.0
 """What a final comparison takes besides its rounds, as a multiple of what a baseline took, which also was loaded,
 checked and timed: contestants are loaded and checked, the winner is judged, and checked once more."""
+SIZES_S = 20.0
+"""Seconds of a comparison by size: 15 of rounds, and processes to load. Chosen."""
 BASELINES_SHARE = 1 / 3
 """Largest share of the time until a run's deadline that its baselines take, after the first. Chosen."""
 
 
-def comparison_s(config: Config, baseline_s: float) -> float:
-    """Seconds of a run with a deadline that its final comparison keeps, where a baseline took ``baseline_s``."""
-    return config.final.seconds + CHECKS * baseline_s + REPORT_S
+def comparison_s(config: Config, baseline_s: float, is_open: bool = False) -> float:
+    """Seconds of a run with a deadline that its final comparison keeps, where a baseline took ``baseline_s``; of one
+    that ``is_open`` it is also by size."""
+    return config.final.seconds + CHECKS * baseline_s + REPORT_S + (SIZES_S if is_open else 0.0)
 
 
 @dataclass(frozen=True)

@@ -102,7 +102,8 @@ def found_in_time(records: Records) -> Found:
     """What the search finds before the time that the final comparison needs; or why there was none."""
     run, baselines = records[RunContext], records[Baselines]
     baseline_s = run.seconds.get(Stage.BASELINES, 0.0) / max(1, sum(one.outcome.ok for one in baselines))
-    found = in_time(lambda: found_by(lambda: planned(records)[Searched]), comparison_s(run.config, baseline_s))
+    comparing_s = comparison_s(run.config, baseline_s, run.open_shapes is not None)
+    found = in_time(lambda: found_by(lambda: planned(records)[Searched]), comparing_s)
     return found or NotSearched(TIME_OVER)
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from types import SimpleNamespace
@@ -27,9 +28,10 @@ from collage_evo.graph.prepare import PreparedModel
 from collage_evo.report.progress import LineReporter
 from collage_evo.report.result import InvarianceResult
 from collage_evo.run.context import RunContext
+from collage_evo.run.deadline import deadline
 from collage_evo.run.samples import SHAPES
 from collage_evo.run.stages.compile import CompiledCandidates
-from collage_evo.run.stages.held_out import CHANCES, Exclusion, HeldOut, hold_out
+from collage_evo.run.stages.held_out import CHANCES, UNSIZED, Exclusion, HeldOut, hold_out
 from collage_evo.run.stages.samples import PARTS, SAMPLES, Sampled
 from collage_evo.runtime.artifact import write_artifact
 from collage_evo.runtime.manifest import EXACT, Profile
@@ -53,6 +55,7 @@ class Run:
         self.errors, self.folder, self.spare, self.raced = errors, folder, spare, list[str]()
         self.seen: list[Mapping[str, float]] = []
         self.ms: Mapping[str, float] = {}  # on inputs of open shapes, if there are any
+        self.sleep_s = 0.0
         self.model = onnx.ModelProto()
         self.artifacts = {name: self._artifact(name) for name in errors if not name.startswith((*LIBRARIES, *spare))}
         (folder / "work").mkdir(exist_ok=True)
@@ -74,7 +77,10 @@ class Run:
 
     def _answer(self, job: JudgeJob | SampleJob) -> Judgement | Failure | Timed:
         name = Path(job.artifact).name
-        return Timed((self.ms[name],)) if isinstance(job, SampleJob) else self._judge(name)
+        if isinstance(job, JudgeJob):
+            return self._judge(name)
+        time.sleep(self.sleep_s)
+        return Timed((self.ms[name],))
 
     def safer(self, seen: Mapping[str, float]) -> Mapping[str, Path]:
         self.seen.append(dict(seen))
@@ -223,3 +229,11 @@ def test_who_is_slower_at_a_size_is_out_with_all_that_are_and_a_library_is_the_l
     run.raced.clear()
     answer, held = run.hold_out()
     assert (answer, run.raced, run.seen) == (SINGLE, ["low", SINGLE], [])
+
+
+def test_an_answer_that_could_not_be_compared_by_size_says_so(tmp_path: Path) -> None:
+    run = Run(tmp_path, dict.fromkeys(("low", SINGLE), 1e-7))
+    run.ms, run.sleep_s = {"low": 1.2, SINGLE: 1.0}, 9.0
+    with deadline(12.0):  # fewer seconds are left than the delivery takes
+        answer, held = run.hold_out()
+    assert (answer, held.slow, held.by_size, held.notes) == ("low", {}, None, (UNSIZED,))

@@ -29,9 +29,10 @@ from collage_evo.report.sizes import LatencyBySize
 from collage_evo.report.stage import Stage
 from collage_evo.report.words import format_number
 from collage_evo.run.context import RunContext
+from collage_evo.run.deadline import in_time
 from collage_evo.run.stages.compile import CompiledCandidates
 from collage_evo.run.stages.samples import SAMPLES, Sampled, held_out_samples, sizes_of
-from collage_evo.run.stages.sizes import times_by_size
+from collage_evo.run.stages.sizes import BySize, times_by_size
 from collage_evo.runtime.manifest import computes_exactly
 from collage_evo.runtime.signature import signature_of
 
@@ -40,6 +41,10 @@ CHANCES = 3
 safer; single libraries are few, and each has its turn."""
 FIXED = "accuracy.batch_invariant had nothing to measure: no batch of independent rows, and no mask, has an open size"
 """Note on an answer of fixed shapes."""
+DELIVERY_S = 10.0
+"""Seconds of a run with a deadline for checking and writing the answer. Chosen."""
+UNSIZED = "The answer was not compared with the libraries by size"
+"""Note on an answer for which there was no time for that, or where it failed."""
 CHANCE = 0.25
 """Largest chance, by the relative error, that as many other samples exceed the budget. For a metric that counts, few
 samples carry too little information for this. Chosen."""
@@ -115,14 +120,14 @@ def hold_out(
         # A winner in float32 throughout stays: nothing is more exact.
         if exclusion is None or computes_exactly(artifact):
             timed = partial(times_by_size, run, verdict, artifact, placements, baselines)
-            sizes = run.attempt(timed, "the answer was not compared by size")
-            by_size, slower = (None, {}) if isinstance(sizes, Failure) else (sizes.table, sizes.slow)
-            if not slower:
+            sizes = in_time(partial(run.attempt, timed, "the answer is not compared by size"), DELIVERY_S)
+            known = sizes if isinstance(sizes, BySize) else BySize()
+            if not known.slow:
                 fixed = [FIXED] if required and judged and invariance is None else []
-                notes = (*_notes(run, judgement, sampled), *fixed)
-                return verdict, HeldOut(judged, sampled, excluded, notes, invariance, by_size, slow)
-            slow |= slower
-            reason = slower[verdict.answer]
+                notes = (*_notes(run, judgement, sampled), *fixed, *([] if known is sizes else [UNSIZED]))
+                return verdict, HeldOut(judged, sampled, excluded, notes, invariance, known.table, slow)
+            slow |= known.slow
+            reason = known.slow[verdict.answer]
         else:
             excluded[verdict.answer], reason = exclusion, exclusion.reason
         run.reporter.log(f"the fastest candidate is not the answer: {reason}; the next one is compared")

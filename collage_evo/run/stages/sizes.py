@@ -48,8 +48,8 @@ Times = Mapping[str, Sequence[float]]
 class BySize:
     """Latencies by size of the winner of a race and of libraries; None where sizes are fixed.
 
-    ``slow``: if the winner is slower than a library in float32 at some size, the reasons for it and for each other
-    placement of the race that is slower at one of these sizes, by name.
+    ``slow``: if the winner is slower than a library in float32 at some size, the reason for it, and then for each
+    other placement of the race that is slower at one of these sizes, by name: where it is slowest.
     """
 
     table: LatencyBySize | None = None
@@ -92,17 +92,19 @@ def times_by_size(
     rivals = {name: paths[name] for name, one in libraries.items() if one.exact}
     level = run.config.policy.race_level
     both = zip(samples, times, strict=True)
-    seem = [sample for sample, ms in both if _faster(ms, verdict.answer, rivals, level)]
-    if not seem or (winner is not None and winner.exact):
+    suspects = [sample for sample, ms in both if _faster(ms, verdict.answer, rivals, level)]
+    if not suspects or (winner is not None and winner.exact):
         return BySize(table)
-    again = _in_turns(run, {verdict.answer: artifact, **placements, **rivals}, seem)
-    slow, (what, size) = dict[str, str](), size_of(shapes)
-    for sample, ms in zip(seem, again, strict=True):
-        for name in (verdict.answer, *placements):
-            for library, gain in _faster(ms, name, rivals, level).items():
-                at = f"at {what} {size(shapes_of(sample))}"
-                slow[name] = f"{at} {words[library]} is {format_ratio(gain)} times as fast"
-    return BySize(table, slow if verdict.answer in slow else {})
+    again = _in_turns(run, {verdict.answer: artifact, **placements, **rivals}, suspects)
+    what, size = size_of(shapes)
+    faster = [
+        (gain, name, f"at {what} {size(shapes_of(sample))} {words[library]} is {format_ratio(gain)} times as fast")
+        for sample, ms in zip(suspects, again, strict=True)
+        for name in {verdict.answer, *placements}
+        for library, gain in _faster(ms, name, rivals, level).items()
+    ]
+    slow = {name: reason for _, name, reason in sorted(faster)}
+    return BySize(table, {verdict.answer: slow[verdict.answer], **slow} if verdict.answer in slow else {})
 
 
 def _faster(ms: Times, name: str, rivals: Collection[str], level: float) -> dict[str, float]:
