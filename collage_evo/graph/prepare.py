@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 import contextlib
-import copy
 import functools
 import time
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from copy import deepcopy
 from dataclasses import dataclass, field, replace
 from typing import Any
 
@@ -161,7 +161,7 @@ def prepare_model(
             f"{rounding:.1e}: without that a library is right, too"
         )
     edges = decided(edges, moving)
-    declared = tuple(copy.deepcopy(value) for value in (loaded.dynamic or model).graph.output)
+    declared = tuple(deepcopy(value) for value in (loaded.dynamic or model).graph.output)
     seen, *elsewhere = (observe(model, feeds, threads) for feeds, _ in _distinct_shapes(pairs))
     types, wrong = static_types(model, seen, elsewhere), _wrongly_declared(model, seen)
     if wrong or not all(declared_tensor(value.name, value.type).static for value in model.graph.output):
@@ -187,7 +187,7 @@ def prepare_model(
 def _open_digest(model: onnx.ModelProto) -> str:
     """The digest of what the user's file says: the sizes that were seen depend on the inputs that were there."""
     graph = model.graph
-    declared = [[copy.deepcopy(value) for value in side] for side in (graph.value_info, graph.input, graph.output)]
+    declared = [[deepcopy(value) for value in side] for side in (graph.value_info, graph.input, graph.output)]
     del graph.value_info[:]
     for dim in (dim for value in graph.input for dim in value.type.tensor_type.shape.dim):
         dim.ClearField("denotation")
@@ -265,8 +265,7 @@ def _loaded(
             Reference(model, threads, optimised=True)
             return model, Reference(model, threads, timeout_s=timeout_s), notes
         except InputError:
-            model = onnx.ModelProto()
-            model.CopyFrom(loaded.dynamic)  # stays open: types in the other hold for its fixed shapes
+            model = deepcopy(loaded.dynamic)  # stays open: types in the other hold for its fixed shapes
             notes = ["with these shapes written into it the model does not load: its shapes stay open"]
     return model, Reference(model, threads, timeout_s=timeout_s), notes
 
@@ -353,8 +352,7 @@ def _own_rounding(
     ONNX Runtime to do. Empty if it does not."""
     if not any(_rounding_levels(model)):
         return {}
-    exact = onnx.ModelProto()
-    exact.CopyFrom(model)
+    exact = deepcopy(model)
     for level in _rounding_levels(exact):
         level.i = EXACT
     try:
@@ -392,8 +390,7 @@ def searchable(model: PreparedModel, threads: int) -> SearchableModel:
     from collage_evo.graph.normalise.normalise import Rules, normalise  # onnxscript is slow to import
 
     distinct = _distinct_shapes(model.references)
-    fixed = onnx.ModelProto()
-    fixed.CopyFrom(model.original)
+    fixed = deepcopy(model.original)
     annotate(fixed, model.types)
     embed_constants(fixed, model.types.constants)
     for value in (*fixed.graph.input, *fixed.graph.output):

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping
+from copy import deepcopy
 
 import ml_dtypes
 import numpy as np
@@ -33,8 +34,7 @@ def rounding_error(model: onnx.ModelProto, arithmetic: Arithmetic) -> float:
     if arithmetic not in _TYPES:
         return 0.0
     feeds = random_inputs(build_graph(model), 0)
-    rounded = onnx.ModelProto()
-    rounded.CopyFrom(model)
+    rounded = deepcopy(model)
     for tensor in rounded.graph.initializer:
         if tensor.data_type == onnx.TensorProto.FLOAT:
             tensor.CopyFrom(numpy_helper.from_array(_rounded(numpy_helper.to_array(tensor), arithmetic), tensor.name))

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import warnings
+from copy import deepcopy
 from typing import TYPE_CHECKING, Any
 
 from collage_evo.backends.tvm.plain.piece import SHARE_ALL_CORES
@@ -77,8 +78,7 @@ def _sums_as_adds(model: onnx.ModelProto) -> onnx.ModelProto:
     """The same model with each Sum as a chain of Adds: TVM's import of Sum defeats its layout pass."""
     import onnx
 
-    plain = onnx.ModelProto()
-    plain.CopyFrom(model)
+    plain = deepcopy(model)
     del plain.graph.node[:]
     for node in model.graph.node:
         if node.op_type != "Sum" or len(node.input) < 2:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 from collections.abc import Mapping, Sequence
+from copy import deepcopy
 from typing import Any
 
 import numpy as np
@@ -63,8 +64,7 @@ def taking_each_branch(
 
 def _only(model: onnx.ModelProto, names: Sequence[str]) -> onnx.ModelProto:
     """``model`` with the conditions ``names`` as its outputs."""
-    copy = onnx.ModelProto()
-    copy.CopyFrom(model)
+    copy = deepcopy(model)
     del copy.graph.output[:]
     copy.graph.output.extend(
         onnx.helper.make_tensor_value_info(name, onnx.TensorProto.BOOL, None) for name in names

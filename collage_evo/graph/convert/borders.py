@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from copy import deepcopy
 
 import onnx
 
@@ -25,8 +26,7 @@ def with_border_names(model: onnx.ModelProto, inputs: Sequence[str], outputs: Se
     names_used = {*old, *new, *inside}
     names = {"": "", **{name: _fresh(name, names_used) if name in new else name for name in sorted(inside)}}
     names.update(zip(old, new, strict=True))
-    copy = onnx.ModelProto()
-    copy.CopyFrom(model)
+    copy = deepcopy(model)
     del copy.graph.node[:], copy.graph.value_info[:]
     for node in graph.node:
         renamed = renamed_node(node, names)

@@ -18,6 +18,7 @@ import shutil
 import tempfile
 import threading
 from collections.abc import Callable, Iterator, Mapping
+from copy import deepcopy
 from dataclasses import dataclass, field
 from functools import cache
 from pathlib import Path
@@ -179,8 +180,7 @@ def inlined(model: onnx.ModelProto) -> onnx.ModelProto:
     """``model`` itself, or a copy whose initializers in files of this process are in the message again."""
     if not any(map(is_placed, model.graph.initializer)):
         return model
-    copy = onnx.ModelProto()
-    copy.CopyFrom(model)
+    copy = deepcopy(model)
     for tensor in filter(is_placed, copy.graph.initializer):
         raw = content(tensor).tobytes()
         del tensor.external_data[:]

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
+from copy import deepcopy
 from dataclasses import dataclass
 from functools import cache, cached_property
 from pathlib import Path
@@ -87,16 +88,14 @@ class ModelFile:
         whole = self._whole
         if not dynamic_inputs(declared):
             return LoadedModel(name, whole)
-        model = onnx.ModelProto()
-        model.CopyFrom(whole)
+        model = deepcopy(whole)
         chosen, notes = complete_shapes(model, shapes or {}, any_shapes)
         fix_shapes(model, chosen)
         return LoadedModel(name, model, whole, notes)
 
     def load_open(self) -> LoadedModel:
         """The whole model as it declares itself, for inputs of all shapes. Raises as :meth:`load`."""
-        model = onnx.ModelProto()
-        model.CopyFrom(self._whole)
+        model = deepcopy(self._whole)
         return LoadedModel(self._parsed[0], model)
 
     @cached_property
@@ -227,8 +226,7 @@ def _with_weights(model: onnx.ModelProto, path: Path) -> onnx.ModelProto:
         if is_heavy(model):
             for tensor in filter(_is_outside, model.graph.initializer):
                 # A message holds the memory of what it held for as long as it exists: one of the tensor's own.
-                apart = onnx.TensorProto()
-                apart.CopyFrom(tensor)
+                apart = deepcopy(tensor)
                 _read_outside(apart, path)
                 _require_whole(apart)
                 tensor.CopyFrom(placed(apart))

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from copy import deepcopy
+
 import onnx
 from onnx import helper
 
@@ -20,8 +22,7 @@ def computed_outputs(model: onnx.ModelProto) -> onnx.ModelProto:
     computed = {name for node in model.graph.node for name in node.output}
     if all(value.name in computed for value in model.graph.output):
         return model
-    copy = onnx.ModelProto()
-    copy.CopyFrom(model)
+    copy = deepcopy(model)
     through = passed_through(copy.graph)
     remaining = [value for value in model.graph.output if value.name not in through]
     del copy.graph.output[:]

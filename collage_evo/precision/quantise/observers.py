@@ -7,6 +7,7 @@ tensor longer than it would otherwise.
 from __future__ import annotations
 
 from collections.abc import Collection, Sequence
+from copy import deepcopy
 from itertools import islice
 from typing import Any
 
@@ -58,8 +59,7 @@ class Observation:
 
     def _observing(self, graph: Graph) -> onnx.ModelProto:
         """The model with the observed values as its outputs, in the order of :meth:`add`."""
-        model = onnx.ModelProto()
-        model.CopyFrom(graph.model)
+        model = deepcopy(graph.model)
         del model.graph.output[:], model.graph.node[:]
         for op_type in ("ReduceMin", "ReduceMax"):
             for name in self._names:

@@ -7,6 +7,7 @@ in bfloat16 from operator set 22 on; importers that accept any types do not requ
 from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Iterator, Mapping
+from copy import deepcopy
 from dataclasses import dataclass
 
 import numpy as np
@@ -209,8 +210,7 @@ class _Casts:
         shapes = {value.name: value for value in (*graph.input, *graph.output, *graph.value_info)}
         for name, low in self._low.items():
             if name in shapes:
-                value = onnx.ValueInfoProto()
-                value.CopyFrom(shapes[name])
+                value = deepcopy(shapes[name])
                 value.name, value.type.tensor_type.elem_type = low, self._of.onnx_type
                 graph.value_info.append(value)
 

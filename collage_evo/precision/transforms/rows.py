@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping, Sequence
+from copy import deepcopy
 from dataclasses import dataclass
 from functools import partial
 from typing import ClassVar
@@ -102,9 +103,8 @@ def _pays(graph: Graph, node: Node) -> bool:
 
 def _in_float32(proto: onnx.NodeProto, opset: int) -> Operators:
     """``proto`` on its rows as they are after rounding."""
-    rows, product = proto.input[0], onnx.NodeProto()
+    rows, product = proto.input[0], deepcopy(proto)
     rounding, constants = _rounded(rows, [proto.name], opset)
-    product.CopyFrom(proto)
     product.input[0] = f"{rows}_rounded"
     constants["rows_step"] = _CONSTANTS["rows_step"]
     exact = helper.make_node("DequantizeLinear", [f"{rows}_rows", "rows_step", "rows_zero"], [f"{rows}_units"])

@@ -6,7 +6,6 @@ each operator, so that one operator at a time computes on rounded numbers.
 
 from __future__ import annotations
 
-import copy
 import math
 import random
 import statistics
@@ -14,6 +13,7 @@ import time
 from bisect import insort
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from copy import deepcopy
 from dataclasses import dataclass
 from itertools import pairwise, zip_longest
 from operator import attrgetter
@@ -266,14 +266,13 @@ def _of(losing: Mapping[Transform, NodeSet], node: int) -> list[Transform]:
 
 def _with_switches(graph: Graph, losing: Mapping[Transform, NodeSet], ranges: Ranges) -> onnx.ModelProto:
     """The model with a switch for each trial. Switches and weights are inputs with defaults: off, and exact."""
-    model = onnx.ModelProto()
-    model.CopyFrom(graph.model)
+    model = deepcopy(graph.model)
     protos: list[onnx.NodeProto] = []
     constants: dict[str, np.ndarray] = {}
     weights: dict[str, None] = {}
     switches: list[str] = []
     for node in graph.nodes:
-        copies = [copy.deepcopy(proto) for proto in node.protos]
+        copies = [deepcopy(proto) for proto in node.protos]
         behind: list[onnx.NodeProto] = []
         tried = {_switch(node, one): one.trial(graph, node, ranges) for one in _of(losing, node.index)}
         floats = [place for place, name in enumerate(node.outputs) if name and graph.tensors[name].dtype == "float32"]
@@ -286,10 +285,10 @@ def _with_switches(graph: Graph, losing: Mapping[Transform, NodeSet], ranges: Ra
             for place in floats if trial.makes else ():
                 name, copies[0].output[place] = copies[0].output[place], f"{switch} exact {place}"
                 behind.insert(0, _rounding(copies[0].output[place], name, switch, trial.makes, constants))
-        plain = copy.deepcopy(copies[0])
+        plain = deepcopy(copies[0])
         for switch, instead in ((switch, trial.instead) for switch, trial in tried.items() if trial.instead):
             other, numbers = instead(plain)
-            copies[0].CopyFrom(_choice(switch, plain.output[0], other, [copy.deepcopy(copies[0])], numbers))
+            copies[0].CopyFrom(_choice(switch, plain.output[0], other, [deepcopy(copies[0])], numbers))
         protos += [*copies, *behind]
         if node.op_type in HEAVY and tried:
             weights.update({name: None for name in node.inputs[1:] if name in graph.constants})

@@ -9,6 +9,7 @@ integers are multiplied.
 from __future__ import annotations
 
 import math
+from copy import deepcopy
 from dataclasses import dataclass
 from functools import partial
 from typing import ClassVar
@@ -101,8 +102,7 @@ def _by_columns(proto: onnx.NodeProto, weights: np.ndarray, axis: int, stem: str
     exact = helper.make_node(
         "DequantizeLinear", list(constants), [f"{proto.output[0]}_weights"], f"{proto.name}_weights", axis=axis
     )
-    product = onnx.NodeProto()
-    product.CopyFrom(proto)
+    product = deepcopy(proto)
     product.input[1] = exact.output[0]
     return [exact, product], constants
 

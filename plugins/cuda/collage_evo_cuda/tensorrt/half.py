@@ -6,6 +6,7 @@ TensorRT computes in the types of the model: since version 11 it has no other wa
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
+from copy import deepcopy
 
 import numpy as np
 import onnx
@@ -26,8 +27,7 @@ def in_half(model: onnx.ModelProto, arithmetic: Arithmetic) -> onnx.ModelProto:
     Raises:
         CollageError: an operator has a body, or a constant is too large for the type.
     """
-    copy = onnx.ModelProto()
-    copy.CopyFrom(model)
+    copy = deepcopy(model)
     graph, kind = copy.graph, _TYPES[arithmetic]
     if any(attribute.HasField("g") or attribute.graphs for node in graph.node for attribute in node.attribute):
         raise CollageError("an operator with a body is not written in half precision")
