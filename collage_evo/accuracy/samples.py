@@ -57,6 +57,11 @@ class Split(Generic[T]):
     held_out: tuple[T, ...]
     total: int
 
+    @property
+    def every(self) -> tuple[T, ...]:
+        """The samples of all parts."""
+        return (*self.search, *self.calibration, *self.held_out)
+
 
 def split(samples: Sequence[T], sizes: Sizes, seed: int) -> Split[T]:
     """Divide ``samples``: a quarter for the search (of few a third), the rest in equal parts, none above its size.

@@ -14,7 +14,7 @@ from pathlib import Path
 
 from collage_evo.accuracy.judge import Judgement
 from collage_evo.accuracy.limits import Limits, beyond
-from collage_evo.accuracy.samples import Sample, Split, write_samples
+from collage_evo.accuracy.samples import Sample, write_samples
 from collage_evo.answer.baselines import Baseline, measure_as_it_comes
 from collage_evo.answer.race import Race, race
 from collage_evo.answer.sequential import Ratio, Stopping
@@ -40,14 +40,13 @@ from collage_evo.report.progress import Reporter
 from collage_evo.report.stage import Stage
 from collage_evo.run.context import RunContext, Workplace
 from collage_evo.run.samples import model_file
-from collage_evo.run.stages.model import lay_out, run_once
+from collage_evo.run.stages.model import lay_out, run_once, run_open
 from collage_evo.run.stages.samples import (
     HELD_OUT_SECONDS,
     expected_of,
     noise_of_choices,
     random_samples,
     require_finite,
-    timed_samples,
 )
 from collage_evo.runtime.artifact import read_artifact
 
@@ -133,8 +132,7 @@ def _prepared(place: Workplace, compared: ComparedArtifact) -> tuple[PreparedMod
     file, inputs, shapes = model_file(compared.config), compared.samples, compared.shapes
     if isinstance(shapes, OpenShapes):
         inputs = inputs or random_samples(file.declared, shapes).held_out
-        feeds, weights = timed_samples(Split((), inputs, (), len(inputs)), shapes)
-        model = replace(run_once(compared.config, file, feeds, is_open=True), weights=weights)
+        model = run_open(compared.config, file, inputs)
     else:
         model = run_once(compared.config, file, [sample.feeds for sample in inputs[:1]])
         seeds = range(3000, 3000 + RANDOM_SAMPLES)

@@ -24,7 +24,6 @@ from collage_evo.run.samples import (
     FixedShapes,
     model_file,
     samples_in,
-    samples_of_shapes,
     shapes_of_run,
 )
 from collage_evo.run.trusted import CACHE, outward, require_noted
@@ -158,7 +157,7 @@ def _shapes(
             raise InputError(f"{artifact} has fixed shapes: leave out --shapes")
         return [{name: list(program.tensors[name].shape) for name in _static(program)}]
     if keys or config.data.source is not None:
-        found = shapes_of_run(config.replacing("model", **keys), model_file(config))
+        found, _ = shapes_of_run(config.replacing("model", **keys), model_file(config))
         return found.profiles if isinstance(found, FixedShapes) else [found]
     recorded = run.store.get(SHAPES) if run else None
     if not isinstance(recorded, OpenShapes):
@@ -171,10 +170,7 @@ def _samples(
 ) -> tuple[tuple[Sample, ...], str]:
     """Samples to judge it on: given data, else those that the run saved and its search has not seen."""
     if config.data.source is not None:
-        file, source = model_file(config), f"of {config.data.source}"
-        if isinstance(shapes, OpenShapes):
-            return samples_in(config, shapes, file), source
-        return samples_of_shapes(config, shapes, file), source
+        return samples_in(config, shapes, model_file(config)), f"of {config.data.source}"
     held_out_file = run.directory / "work" / "held_out.npz" if run else None
     if held_out_file is not None and held_out_file.exists() and (samples := read_samples(held_out_file)):
         random = run is not None and run.result.accuracy.random

@@ -24,10 +24,6 @@ from collage_evo.hardware.memory import usable_memory
 from collage_evo.hardware.slots import usable_cores
 from collage_evo.run.store import Store
 
-DRAWN = 60
-"""Shapes that stand for a range of sizes without data. Chosen: the standard error of the mean size is 0.7 % for
-1..512, and 13 % for the mean product with a batch of 1..8."""
-
 
 @dataclass(frozen=True)
 class FixedShapes:
@@ -63,26 +59,8 @@ def read_samples(config: Config, shapes: Mapping[str, Sequence[int | None]], fil
     )
 
 
-def profiles_of(config: Config, file: ModelFile) -> tuple[Shapes, ...]:
-    """Shapes of the inputs in each profile: those of ``model.shapes``, else all that the user's own inputs have.
-
-    Raises:
-        InputError: see :func:`read_samples`.
-    """
-    if config.model.shapes or config.data.source is None:
-        return config.model.profiles
-    if static := _static(input_dims(file.declared)):
-        return (static,)
-    profiles: list[Shapes] = []
-    for sample in read_samples(config, {}, file):
-        shapes = {name: list(array.shape) for name, array in sample.feeds.items()}
-        if shapes not in profiles:
-            profiles.append(shapes)
-    return tuple(profiles)
-
-
-def shapes_of_run(config: Config, file: ModelFile) -> FixedShapes | OpenShapes:
-    """The profiles that a run has an answer for each of, or the shapes that one open answer is for.
+def shapes_of_run(config: Config, file: ModelFile) -> tuple[FixedShapes | OpenShapes, tuple[Sample, ...]]:
+    """The profiles that a run has an answer for each of, or the shapes that one open answer is for and its samples.
 
     ``model.shapes`` decides: ranges mean an open answer, shapes one for each profile. Without them the samples do:
     several shapes among them mean an open answer. Several ranks of an input are profiles, since no answer takes them.
@@ -91,26 +69,17 @@ def shapes_of_run(config: Config, file: ModelFile) -> FixedShapes | OpenShapes:
         InputError: see :func:`read_samples`; or ``model.shapes`` does not fit the model.
     """
     if has_ranges(config.model.shapes):
-        return shapes_in_ranges(file.declared, config.model.shapes)
-    profiles = profiles_of(config, file)
-    ranks = {tuple((name, len(shape)) for name, shape in shapes.items()) for shapes in profiles}
-    if config.model.shapes or len(profiles) == 1 or len(ranks) > 1:
-        return FixedShapes(profiles)
-    return shapes_of_samples(file.declared, profiles)
-
-
-def samples_in(config: Config, shapes: OpenShapes, file: ModelFile) -> tuple[Sample, ...]:
-    """The samples of ``data.source``; none where it is not given.
-
-    Raises:
-        InputError: see :func:`read_samples`; or a sample is outside of ``shapes``.
-    """
-    samples = read_samples(config, shapes.sizes, file)
-    for number, sample in enumerate(samples):
-        if outside := shapes.outside(_shapes(sample, sample.feeds)):
-            where = f"sample {number} of {config.data.source} has {outside}"
-            raise InputError(f"{where}: leave it out of the data, or give a wider range with --shapes")
-    return samples
+        shapes = shapes_in_ranges(file.declared, config.model.shapes)
+        return shapes, samples_in(config, shapes, file)
+    if config.model.shapes or config.data.source is None:
+        return FixedShapes(config.model.profiles), ()
+    if static := _static(input_dims(file.declared)):
+        return FixedShapes((static,)), ()
+    samples = read_samples(config, {}, file)
+    profiles = Distribution.of(map(shapes_of, samples)).shapes
+    if len(profiles) == 1 or len({tuple(map(len, shapes.values())) for shapes in profiles}) > 1:
+        return FixedShapes(profiles), ()
+    return shapes_of_samples(file.declared, profiles), samples
 
 
 def require_runs(config: Config, shapes: OpenShapes, samples: Sequence[Sample], file: ModelFile) -> None:
@@ -127,23 +96,16 @@ def require_runs(config: Config, shapes: OpenShapes, samples: Sequence[Sample], 
         require_range(Trial(model, reference), shapes, usable_memory())
 
 
-def distribution_of(shapes: OpenShapes, samples: Sequence[Sample], seed: int) -> Distribution:
-    """How often inputs of each of ``shapes`` occur: in the ``samples``, or without any in ``DRAWN`` drawn ones."""
-    if not samples:
-        return Distribution.of(shapes.drawn(DRAWN, seed))
-    return Distribution.of(_shapes(sample, sample.feeds) for sample in samples)
-
-
 def saved_shapes(config: Config, directory: Path, file: ModelFile) -> FixedShapes | OpenShapes:
     """The same for the run in ``directory``, determined and tried once in its life: a run that goes on reads no data
     for it. Raises as :func:`shapes_of_run` and :func:`require_runs`."""
 
     def determine() -> FixedShapes | OpenShapes:
-        shapes = shapes_of_run(config, file)
+        shapes, samples = shapes_of_run(config, file)
         if isinstance(shapes, OpenShapes):
             if config.search.objective == "throughput":
                 raise InputError(f"search.objective=throughput takes one shape: {ONE_SHAPE}")
-            require_runs(config, shapes, samples_in(config, shapes, file), file)
+            require_runs(config, shapes, samples, file)
         return shapes
 
     return Store(directory).once(SHAPES, determine)
@@ -183,13 +145,19 @@ def _static(dims: Mapping[str, Sequence[int | None] | None]) -> Shapes | None:
     return {name: [size for size in sizes or () if size is not None] for name, sizes in dims.items()}
 
 
-def samples_of_shapes(config: Config, shapes: Shapes, file: ModelFile) -> tuple[Sample, ...]:
+def samples_in(config: Config, shapes: Shapes | OpenShapes, file: ModelFile) -> tuple[Sample, ...]:
     """The samples of ``data.source`` whose inputs have ``shapes``; none where it is not given.
 
     Raises:
-        InputError: see :func:`read_samples`; or no sample has these shapes.
+        InputError: see :func:`read_samples`; or no sample has these shapes, or one is outside of open ones.
     """
-    samples = read_samples(config, shapes, file)
+    samples = read_samples(config, shapes.sizes if isinstance(shapes, OpenShapes) else shapes, file)
+    if isinstance(shapes, OpenShapes):
+        for number, sample in enumerate(samples):
+            if outside := shapes.outside(shapes_of(sample)):
+                where = f"sample {number} of {config.data.source} has {outside}"
+                raise InputError(f"{where}: leave it out of the data, or give a wider range with --shapes")
+        return samples
     if samples and not matching(samples, shapes):
         had, asked = (_written(one) for one in (_shapes(samples[0], shapes), shapes))
         raise InputError(
@@ -207,7 +175,7 @@ def matching(samples: Sequence[Sample], shapes: Shapes) -> tuple[Sample, ...]:
     """The samples whose inputs have ``shapes``; if ``shapes`` lacks some inputs, those that are like the first
     sample."""
     fitting = [sample for sample in samples if _shapes(sample, shapes) == shapes]
-    return tuple(one for one in fitting if _shapes(one, one.feeds) == _shapes(fitting[0], fitting[0].feeds))
+    return tuple(one for one in fitting if shapes_of(one) == shapes_of(fitting[0]))
 
 
 def shapes_of(sample: Sample) -> Shapes:

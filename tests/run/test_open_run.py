@@ -48,9 +48,7 @@ def test_the_answer_takes_every_shape_of_the_model(found: collage_evo.Result) ->
 
 def test_timed_shapes_have_weights_and_the_one_in_the_middle_of_the_time_comes_first() -> None:
     samples = tuple(Sample(feeds(1, length)) for length in (*LENGTHS, 40, 41, 2))
-    parts = Split(calibration=samples[:4], search=samples[4:7], held_out=samples[7:], total=len(samples))
-    shapes = OpenShapes({"x": (Dimension(1, 1), Dimension(2, 41, "length"), Dimension(8, 8))})
-    chosen, weights = timed_samples(parts, shapes)
+    chosen, weights = timed_samples(samples)
     lengths = [one["x"].shape[1] for one in chosen]
     assert (lengths[-2:], max(lengths[: len(weights)])) == ([2, 41], 41), "the ends are checked, not timed"
     every = [sample.feeds["x"].shape[1] for sample in samples]

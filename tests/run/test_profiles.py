@@ -14,7 +14,6 @@ import collage_evo
 from collage_evo.accuracy.samples import Sample
 from collage_evo.answer.baselines import Baseline, best_fallback
 from collage_evo.config import Config, changed, parse_config
-from collage_evo.config_model import Shapes
 from collage_evo.errors import InputError
 from collage_evo.genome.failure import Failure, Fault
 from collage_evo.genome.outcome import Outcome
@@ -25,7 +24,7 @@ from collage_evo.run import profiles as run_module
 from collage_evo.run.deadline import deadline, seconds_left
 from collage_evo.run.publisher import Publisher
 from collage_evo.run.records import Plan, Records
-from collage_evo.run.samples import FixedShapes, describe_batch, matching, model_file, profiles_of, saved_shapes
+from collage_evo.run.samples import FixedShapes, describe_batch, matching, model_file, saved_shapes, shapes_of_run
 from collage_evo.run.stages.baselines import Baselines
 from collage_evo.runtime.artifact import read_artifact
 from tests.runtime.helpers import sums
@@ -101,13 +100,15 @@ def config(tmp_path: Path, counts: Sequence[int] = (2, 5, 2), **model: object) -
     return parse_config({"model": source, "data": {"source": str(tmp_path)}}, (), "here")
 
 
-def profiles(asked: Config) -> tuple[Shapes, ...]:
-    return profiles_of(asked, model_file(asked))
+def shapes(asked: Config) -> FixedShapes | OpenShapes:
+    return shapes_of_run(asked, model_file(asked))[0]
 
 
 def test_the_shapes_given_come_before_those_of_the_data(tmp_path: Path) -> None:
-    assert [shapes["x"] for shapes in profiles(config(tmp_path))] == [[2, 4], [5, 4]]
-    assert profiles(config(tmp_path, shapes={"x": [7, 4]})) == ({"x": [7, 4]},)
+    found = shapes(config(tmp_path))
+    assert isinstance(found, OpenShapes)
+    assert (found.smallest["x"], found.largest["x"]) == ([2, 4], [5, 4])
+    assert shapes(config(tmp_path, shapes={"x": [7, 4]})) == FixedShapes(({"x": [7, 4]},))
 
 
 @pytest.mark.parametrize("counts", [(2, 5), (2, 2)])
@@ -163,7 +164,7 @@ def test_data_that_does_not_fit_the_model_is_refused(tmp_path: Path) -> None:
     asked = config(tmp_path)
     np.savez(tmp_path / "9.npz", x=rows(2)["x"])
     with pytest.raises(InputError, match=r"9\.npz has no array 'k'"):
-        profiles(asked)
+        shapes(asked)
 
 
 def test_the_fall_back_is_the_best_over_all_profiles() -> None:
@@ -189,7 +190,7 @@ def test_a_batch_that_the_data_choose_is_said_with_the_shapes_of_single_samples(
         source = {"source": str(tmp_path / "m.onnx"), **model}
         asked = parse_config({"model": source, "data": {"source": str(tmp_path / "x.npz")}}, (), "test")
         file = model_file(asked)
-        return describe_batch(asked, profiles_of(asked, file), file)
+        return describe_batch(asked, shapes_of_run(asked, file)[0].profiles, file)
 
     assert said(64) == (
         "The model's batch is dynamic: this run optimises for a batch of 64 and judges each batch as one sample. "

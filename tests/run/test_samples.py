@@ -28,10 +28,8 @@ from collage_evo.run.context import RunContext, Workplace
 from collage_evo.run.open import decide_limits
 from collage_evo.run.samples import (
     FixedShapes,
-    distribution_of,
     model_file,
     require_runs,
-    samples_in,
     saved_shapes,
     shapes_of_run,
 )
@@ -319,8 +317,7 @@ def asked(folder: Path, *lengths: int, **sections: object) -> tuple[FixedShapes 
         np.savez(folder / f"{number:02}.npz", x=np.ones((1, length), np.float32))
     data = {"data": {"source": str(folder)}} if lengths else {}
     config = parse_config({"model": {"source": str(folder / "m.onnx"), **sections}, **data}, (), "test")
-    found, file = shapes_of_run(config, model_file(config)), model_file(config)
-    return found, samples_in(config, found, file) if isinstance(found, OpenShapes) else ()
+    return shapes_of_run(config, model_file(config))
 
 
 def test_samples_of_several_shapes_mean_one_open_answer_unless_shapes_are_given(tmp_path: Path) -> None:
@@ -328,7 +325,6 @@ def test_samples_of_several_shapes_mean_one_open_answer_unless_shapes_are_given(
     dimensions = (Dimension(1, 1, "batch"), Dimension(4, 250, "length"))
     assert found == OpenShapes({"x": dimensions})
     assert [sample.feeds["x"].shape[1] for sample in samples] == [7, 4, 7, 250]
-    assert distribution_of(OpenShapes({"x": dimensions}), samples, 0).counts == (2, 1, 1)
     assert asked(tmp_path, shapes={"x": [1, 7]})[0] == FixedShapes(({"x": [1, 7]},))
     assert asked(tmp_path, 7, 4, shapes={"x": [[1, 7], [1, 4]]})[0] == FixedShapes(({"x": [1, 7]}, {"x": [1, 4]}))
 
@@ -342,11 +338,9 @@ def test_ranges_mean_an_open_answer_with_and_without_samples(tmp_path: Path) -> 
     found, samples = asked(tmp_path, shapes={"length": "1..512", "batch": "1..8"})
     assert found == OpenShapes({"x": (Dimension(1, 8, "batch"), Dimension(1, 512, "length"))})
     assert samples == ()
-    assert sum(distribution_of(found, samples, 0).counts) == 60
-    assert distribution_of(found, samples, 0) == distribution_of(found, samples, 0)
     found, samples = asked(tmp_path, 7, 7, 9, shapes={"length": "1..512", "batch": 1})
     assert isinstance(found, OpenShapes)
-    assert distribution_of(found, samples, 0).counts == (2, 1)
+    assert [sample.feeds["x"].shape[1] for sample in samples] == [7, 7, 9]
     with pytest.raises(InputError, match=r"sample 1 of .* has x \[1, 600\], outside of length: 1..512: leave it out"):
         asked(tmp_path, 7, 600, shapes={"length": "1..512", "batch": 1})
 
@@ -364,9 +358,9 @@ def test_what_the_model_does_not_run_on_is_refused_before_a_search(tmp_path: Pat
         data = {"source": str(tmp_path)} if lengths else {}
         config = parse_config({"model": model, "data": data}, (), "test")
         file = model_file(config)
-        found = shapes_of_run(config, file)
+        found, samples = shapes_of_run(config, file)
         assert isinstance(found, OpenShapes)
-        require_runs(config, found, samples_in(config, found, file), file)
+        require_runs(config, found, samples, file)
 
     check(4, 12, 8)
     with pytest.raises(InputError, match=rf"sample 2 of {tmp_path} has x: \[7\]: .* leave it out of the data"):
@@ -385,9 +379,8 @@ def test_an_array_of_many_samples_is_cut_where_the_batch_is_fixed(tmp_path: Path
     onnx.save(net.model(net.op("Relu", net.input("x", ("batch", "length")))), tmp_path / "m.onnx")
     model = {"source": str(tmp_path / "m.onnx"), "shapes": {"batch": 1, "length": "1..16"}}
     config = parse_config({"model": model, "data": {"source": str(tmp_path / "00.npz")}}, (), "test")
-    found = shapes_of_run(config, model_file(config))
-    assert isinstance(found, OpenShapes)
-    assert [sample.feeds["x"].shape for sample in samples_in(config, found, model_file(config))] == [(1, 9)] * 6
+    _, samples = shapes_of_run(config, model_file(config))
+    assert [sample.feeds["x"].shape for sample in samples] == [(1, 9)] * 6
 
 
 def test_inputs_of_several_ranks_stay_profiles(tmp_path: Path) -> None:
@@ -400,7 +393,7 @@ def test_inputs_of_several_ranks_stay_profiles(tmp_path: Path) -> None:
     config = parse_config(
         {"model": {"source": str(tmp_path / "m.onnx")}, "data": {"source": str(tmp_path)}}, (), "test"
     )
-    assert shapes_of_run(config, model_file(config)) == FixedShapes(({"x": [3]}, {"x": [3, 4]}))
+    assert shapes_of_run(config, model_file(config))[0] == FixedShapes(({"x": [3]}, {"x": [3, 4]}))
 
 
 def test_a_search_for_throughput_takes_one_shape(tmp_path: Path) -> None:

@@ -148,8 +148,7 @@ def _inside(values: Values, use: IndexUse) -> bool:
 def _source(values: Values, name: str) -> str:
     """The input of the model that holds the same values; empty if there is none."""
     for _ in range(_RELAYED):
-        while values.around is not None and name not in values.maker and name not in values.inputs:
-            values = values.around
+        values = values.home(name)
         if name in values.inputs:
             return "" if values.around else name
         node = values.maker.get(name)

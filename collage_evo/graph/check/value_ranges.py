@@ -64,13 +64,18 @@ class Values:
         self._ranges: dict[str, Range | None] = dict(ranges)
         self._follow()
 
+    def home(self, name: str) -> Values:
+        """The values of the model or body that has the tensor ``name``: these, or some around them."""
+        own = name in self.maker or name in self.inputs or name in self._initializers
+        return self if own or self.around is None else self.around.home(name)
+
     def constant(self, name: str) -> np.ndarray | None:
         """The value of a tensor that is written into the model."""
+        if (home := self.home(name)) is not self:
+            return home.constant(name)
         if name in self._initializers:
             return array_of(self._initializers[name])
         node = self.maker.get(name)
-        if node is None and name not in self.inputs and self.around is not None:
-            return self.around.constant(name)
         if node is None or node.op_type != "Constant" or node.domain not in STANDARD:
             return None
         attributes = {attribute.name: helper.get_attribute_value(attribute) for attribute in node.attribute}
@@ -98,7 +103,7 @@ class Values:
 
     def settled(self, name: str) -> bool:
         """Whether a tensor's values follow from only constants and shapes."""
-        return name in self._settled or self._settled_around(name)
+        return name in self.home(name)._settled
 
     @cached_property
     def _settled(self) -> set[str]:
@@ -107,20 +112,16 @@ class Values:
             by_shape = node.op_type in ("Shape", "Size") and node.domain in STANDARD
             if node.op_type in NONDETERMINISTIC or any(bodies(node)):
                 continue
-            if by_shape or all(name in settled or self._settled_around(name) for name in node.input if name):
+            outside = (name for name in node.input if name and name not in settled)
+            if by_shape or all((home := self.home(name)) is not self and home.settled(name) for name in outside):
                 settled.update(filter(None, node.output))
         return settled
 
-    def _settled_around(self, name: str) -> bool:
-        outside = name not in self.maker and name not in self.inputs
-        return outside and self.around is not None and self.around.settled(name)
-
     def range(self, name: str) -> Range | None:
         """The values that a tensor of integers may have; None where it may hold floats."""
+        if (home := self.home(name)) is not self:
+            return home.range(name)
         if name not in self._ranges:
-            outside = name not in self.maker and name not in self.inputs and name not in self._initializers
-            if outside and self.around is not None:
-                return self.around.range(name)
             values = self.constant(name) if _widest(self.dtype(name)) else None
             own_range = (int(values.min()), int(values.max())) if values is not None and values.size else None
             self._ranges[name] = own_range or _widest(self.dtype(name))

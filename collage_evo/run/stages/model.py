@@ -8,6 +8,7 @@ from functools import partial
 
 import numpy as np
 
+from collage_evo.accuracy.samples import Sample
 from collage_evo.config import Config
 from collage_evo.errors import InputError
 from collage_evo.files import Stored
@@ -40,8 +41,7 @@ def prepare(place: Workplace, file: ModelFile) -> PreparedModel:
         config = place.config
         samples = own_samples(place, file)
         if shapes := place.open_shapes:
-            feeds, weights = timed_samples(samples or random_samples(file.declared, shapes), shapes)
-            model = replace(run_once(config, file, feeds, is_open=True), weights=weights)
+            model = run_open(config, file, (samples or random_samples(file.declared, shapes)).every)
             if samples is None:
                 model = replace(model, notes=(*model.notes, RANDOM_INPUTS))
         else:
@@ -89,6 +89,12 @@ def run_once(
         timeout_s=Room.of(config, all_weight_bytes(file.declared)).timeout_s,
         is_open=is_open,
     )
+
+
+def run_open(config: Config, file: ModelFile, samples: Sequence[Sample]) -> PreparedModel:
+    """The model in ``file`` with open shapes, run on those of ``samples`` that stand for all in a latency."""
+    feeds, weights = timed_samples(samples)
+    return replace(run_once(config, file, feeds, is_open=True), weights=weights)
 
 
 def reports_errors(model: PreparedModel) -> bool:

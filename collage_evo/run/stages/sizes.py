@@ -70,7 +70,7 @@ def times_by_size(
     """
     if (shapes := run.open_shapes) is None:
         return BySize()
-    distribution, every = samples_by_size(run, shapes)
+    distribution, every = samples_by_size(run)
     exact = [one for one in baselines if one.exact and one.outcome.latency_ms is not None]
     by_time = sorted(exact, key=lambda one: one.outcome.latency_ms or 0.0, reverse=True)
     fastest = {one.backend: one for one in by_time}.values()

@@ -14,7 +14,7 @@ from collage_evo.errors import InputError
 from collage_evo.graph.load.data import IMAGES, read_feeds
 from collage_evo.models.builder import Builder
 from collage_evo.models.images import COUNT, MEAN, STD, draw_images
-from collage_evo.run.samples import model_file, profiles_of, read_samples
+from collage_evo.run.samples import model_file, read_samples, shapes_of_run
 
 ROOT = Path(__file__).parents[3]
 
@@ -89,7 +89,7 @@ def test_the_quick_start_calibrates_int8_on_them() -> None:
     assert config.data.source == IMAGES
     assert not config.accuracy.int8_without_data
     file = model_file(config)
-    (shapes,) = profiles_of(config, file)
+    (shapes,) = shapes_of_run(config, file)[0].profiles
     samples = read_samples(config, shapes, file)
     assert len(samples) == COUNT
     assert {array.shape for one in samples for array in one.feeds.values()} == {(1, 3, 224, 224)}
