@@ -7,9 +7,8 @@ import onnxruntime as ort
 import pytest
 
 import collage_evo
-from collage_evo.accuracy.samples import Sample, Split
+from collage_evo.accuracy.samples import Sample
 from collage_evo.errors import InputError
-from collage_evo.graph.load.open_shapes import Dimension, OpenShapes
 from collage_evo.run.stages.samples import timed_samples
 from collage_evo.runtime.artifact import read_artifact
 from tests.support.models import open_rows
