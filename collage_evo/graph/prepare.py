@@ -136,23 +136,20 @@ def prepare_model(
     sizes = {**{name: list(value.shape) for name, value in (feeds[0] if feeds else {}).items()}, **shapes}
     loaded = file.load_open() if is_open else file.load(sizes, any_shapes)
     model, reference, unfixed = _loaded(loaded, threads, timeout_s)  # first: its errors explain what is wrong
-    samples, outputs, fixed = _first_runs(loaded.original, reference, feeds, reference_inputs)
+    pairs, fixed = _first_runs(loaded.original, reference, feeds, reference_inputs)
     if is_open:
-        larger, refused = larger_inputs(model, samples, reference)
-        unfixed += refused
-        samples += (feeds for feeds, _ in larger)
-        outputs += (expected for _, expected in larger)
-    more, unchecked = taking_each_branch(loaded.original, samples, threads, timeout_s)
-    samples += more
-    outputs += map(reference.run_named, more)
-    pairs = tuple(zip(samples, outputs, strict=True))
+        larger, refused = larger_inputs(model, [feeds for feeds, _ in pairs], reference)
+        pairs, unfixed = pairs + larger, unfixed + refused
+    more, unchecked = taking_each_branch(loaded.original, [feeds for feeds, _ in pairs], threads, timeout_s)
+    pairs += [(feeds, reference.run_named(feeds)) for feeds in more]
+    first, expected = pairs[0]
     began = time.monotonic()
-    again = reference.run_named(samples[0])
+    again = reference.run_named(first)
     run_s = time.monotonic() - began
-    edges = edge_samples(model, samples[0], reference)
+    edges = edge_samples(model, first, reference)
     del reference  # a large model must not be in memory twice
     moving = functools.cache(lambda: Moved(model, threads, timeout_s))
-    noise, remarks = _noise(model, pairs, _errors(again, outputs[0]), threads, timeout_s, moving)
+    noise, remarks = _noise(model, pairs, _errors(again, expected), threads, timeout_s, moving)
     rounded = _own_rounding(model, pairs, threads, timeout_s)
     noise = {name: one | rounded.get(name, Noise()) for name, one in noise.items()}
     if rounding := max((one.error for one in rounded.values()), default=0.0):
@@ -180,30 +177,25 @@ def prepare_model(
         others = f" and {len(compiled) - 1} other inputs have values" if compiled[1:] else " has a value"
         notes += (f"{compiled[0]!r}{others} in the model's file: a session cannot be fed with any other",)
     notes += tuple(f"no input was found that takes both branches of {name!r}" for name in unchecked)
-    identity = loaded.name, _open_digest(model) if is_open else digest(model), model, loaded.dynamic
-    return PreparedModel(*identity, pairs, noise, types, notes, unchecked, declared, tuple(edges), fixed, run_s)
+    identity = loaded.name, _open_digest(model) if is_open else digest(model), model, loaded.dynamic, tuple(pairs)
+    return PreparedModel(*identity, noise, types, notes, unchecked, declared, tuple(edges), fixed, run_s)
 
 
 def _open_digest(model: onnx.ModelProto) -> str:
     """The digest of what the user's file says: the sizes that were seen depend on the inputs that were there."""
-    graph = model.graph
-    declared = [[deepcopy(value) for value in side] for side in (graph.value_info, graph.input, graph.output)]
-    del graph.value_info[:]
-    for dim in (dim for value in graph.input for dim in value.type.tensor_type.shape.dim):
+    bare = deepcopy(model)
+    del bare.graph.value_info[:]
+    for dim in (dim for value in bare.graph.input for dim in value.type.tensor_type.shape.dim):
         dim.ClearField("denotation")
-    for value in graph.output:
+    for value in bare.graph.output:
         value.ClearField("type")
-    found = digest(model)
-    for side, values in zip((graph.value_info, graph.input, graph.output), declared, strict=True):
-        del side[:]
-        side.extend(values)
-    return found
+    return digest(bare)
 
 
 def _first_runs(
     model: onnx.ModelProto, reference: Reference, feeds: Sequence[Values], count: int
-) -> tuple[list[Values], list[dict[str, Any]], dict[str, np.ndarray]]:
-    """``feeds`` or ``count`` random inputs, the outputs of ``reference``, and the inputs that are not random.
+) -> tuple[list[tuple[Values, Values]], dict[str, np.ndarray]]:
+    """``feeds`` or ``count`` random inputs, with the outputs of ``reference``, and the inputs that are not random.
 
     Raises:
         InputError: it takes none of these.
@@ -212,18 +204,19 @@ def _first_runs(
     def drawn(fixed: Values) -> list[Values]:
         return [random_inputs(model, seed=1000 + index, values=fixed) for index in range(count)]
 
-    samples, fixed = list(feeds) or drawn({}), dict[str, np.ndarray]()
+    def run(samples: Sequence[Values]) -> list[tuple[Values, Values]]:
+        return [(one, reference.run_named(one)) for one in samples]
+
+    samples = feeds or drawn({})
     try:
-        outputs = list(map(reference.run_named, samples))
+        return run(samples), {}
     except InputError as refusal:
         if feeds or refusal.__cause__ is None:  # it took too long
             raise
         fixed = _fixed(model, samples, reference)
         if not fixed:
             raise InputError(f"{refusal} (on random inputs: give your own with --data)") from refusal
-        samples = drawn(fixed)
-        outputs = list(map(reference.run_named, samples))
-    return samples, outputs, fixed
+        return run(drawn(fixed)), fixed
 
 
 def _fixed(model: onnx.ModelProto, drawn: Sequence[Values], reference: Reference) -> dict[str, np.ndarray]:
@@ -289,6 +282,12 @@ def _errors(outputs: Values, expected: Values) -> dict[str, Noise]:
     }
 
 
+def _errors_over(reference: Reference, pairs: Sequence[tuple[Values, Values]]) -> dict[str, Noise]:
+    """The largest error of each output of ``reference`` over ``pairs`` of inputs and outputs."""
+    first, *others = (_errors(reference.run_named(feeds), expected) for feeds, expected in pairs)
+    return _largest(others, first)
+
+
 def _largest(noises: Iterable[Mapping[str, Noise]], least: Mapping[str, Noise]) -> dict[str, Noise]:
     """For each output the largest, at ``least`` what is given."""
     largest = dict(least)
@@ -316,9 +315,7 @@ def _noise(
     remarks = [f"output {name!r} differs from run to run: it is not compared" for name in random]
     changed, moved = (dict.fromkeys(noise, Noise()) for _ in range(2))
     try:
-        reference = Reference(model, threads, optimised=True, timeout_s=timeout_s)
-        changed = _largest((_errors(reference.run_named(feeds), expected) for feeds, expected in pairs), changed)
-        del reference
+        changed = _errors_over(Reference(model, threads, optimised=True, timeout_s=timeout_s), pairs)
     except InputError as failure:
         remarks.append(f"with its own optimisations {failure}: it runs without them")
     coarse = _rounds_coarsely(model) or chooses(model) or cancels(model)
@@ -356,11 +353,10 @@ def _own_rounding(
     for level in _rounding_levels(exact):
         level.i = EXACT
     try:
-        reference = Reference(exact, threads, timeout_s=timeout_s)
-        every = [_errors(reference.run_named(feeds), expected) for feeds, expected in pairs]
+        moved = _errors_over(Reference(exact, threads, timeout_s=timeout_s), pairs)
     except InputError:
         return {}
-    return {name: one for name, one in _largest(every[1:], every[0]).items() if one.error <= INCOMPARABLE}
+    return {name: one for name, one in moved.items() if one.error <= INCOMPARABLE}
 
 
 def _rounding_levels(model: onnx.ModelProto) -> Iterator[onnx.AttributeProto]:
@@ -401,9 +397,7 @@ def searchable(model: PreparedModel, threads: int) -> SearchableModel:
         try:
             normalised = normalise(fixed, rules)
             del normalised.graph.value_info[:]  # observed below; what the passes infer about sequences is wrong
-            reference = Reference(normalised, threads)
-            every = [_errors(reference.run_named(feeds), expected) for feeds, expected in distinct]
-            errors = _largest(every[1:], every[0])
+            errors = _errors_over(Reference(normalised, threads), distinct)
         except InputError as failure:
             reasons.append(f"{rules.value}: {failure}")
             continue

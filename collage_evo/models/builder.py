@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 from typing import Any
 
@@ -11,6 +12,8 @@ from onnx import TensorProto, helper, numpy_helper
 
 OPSET = 18
 IR_VERSION = 9
+SMALL = 4096
+"""Most elements of a weight whose values may determine a shape."""
 
 
 class Builder:
@@ -65,7 +68,10 @@ class Builder:
         graph = helper.make_graph(self._nodes, self.name, self._inputs, results, self._initializers)
         opsets = [helper.make_opsetid("", opset)]
         model = helper.make_model(graph, opset_imports=opsets, ir_version=IR_VERSION)
-        _add_types(model)
+        inferred = typed(model, strict=True).graph
+        del model.graph.output[:]
+        model.graph.output.extend(inferred.output)
+        model.graph.value_info.extend(inferred.value_info)
         return model
 
     def _fresh(self, stem: str) -> str:
@@ -73,16 +79,21 @@ class Builder:
         return f"{stem}_{count}"
 
 
-def _add_types(model: onnx.ModelProto) -> None:
-    """Infer types on a copy whose large weights are declared only, so it stays quick."""
-    graph, light = model.graph, onnx.ModelProto(ir_version=model.ir_version, opset_import=model.opset_import)
-    light.graph.MergeFrom(onnx.GraphProto(name=graph.name, node=graph.node, input=graph.input, output=graph.output))
+def typed(model: onnx.ModelProto, strict: bool = False) -> onnx.ModelProto:
+    """``model`` with the types that ONNX's shape inference finds from only the inputs, in bodies too. Large weights
+    are inputs there: only their shapes matter, and so it stays quick.
+
+    Raises:
+        Exception: what C++ raises; with ``strict`` also for a type that cannot be inferred.
+    """
+    graph = model.graph
+    light = onnx.ModelProto(ir_version=model.ir_version, opset_import=model.opset_import, functions=model.functions)
+    light.graph.MergeFrom(onnx.GraphProto(name=graph.name, node=graph.node, input=graph.input))
+    light.graph.output.extend(onnx.ValueInfoProto(name=value.name) for value in graph.output)
+    inputs = {value.name for value in graph.input}
     for tensor in graph.initializer:
-        if len(tensor.raw_data) <= 1024:
+        if math.prod(tensor.dims) <= SMALL:
             light.graph.initializer.append(tensor)
-        else:
+        elif tensor.name not in inputs:
             light.graph.input.append(helper.make_tensor_value_info(tensor.name, tensor.data_type, tensor.dims))
-    inferred = onnx.shape_inference.infer_shapes(light, strict_mode=True, data_prop=True)
-    del graph.output[:]
-    graph.output.extend(inferred.graph.output)
-    graph.value_info.extend(inferred.graph.value_info)
+    return onnx.shape_inference.infer_shapes(light, strict_mode=strict, data_prop=True)

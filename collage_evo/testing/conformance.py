@@ -239,11 +239,9 @@ class Suite:
         """Check out-of-range indices, for each supported operator where a request contains them."""
         for name, case in index_cases().items():
             graph = build_graph(case.model)
-            refused = (verdict for node in graph.nodes if not (verdict := self._backend.takes(graph, node)))
-            verdict = next(refused, self._backend.supports(graph, graph.all_nodes))
-            variants = self._here(self._backend.variants_of(graph, graph.all_nodes)) if verdict else []
-            if not variants:
-                yield Finding("indices", name, "declined", verdict.reason or "none of the variants can run here")
+            variants, reason = self._of_whole(graph)
+            if reason:
+                yield Finding("indices", name, "declined", reason)
             for variant in variants[:1]:
                 others = random_inputs(case.model, seed=1, values={"i": case.right})
                 feeds = [{**others, "i": value} for value in (case.right, *case.wild())]
@@ -255,18 +253,20 @@ class Suite:
             yield Finding("open", "every case", "declined", reason)
             return
         for name, graph, feeds in open_cases():
-            verdict = self._backend.supports(graph, graph.all_nodes)
-            variants = [
-                variant
-                for variant in self._here(self._backend.variants_of(graph, graph.all_nodes) if verdict else ())
-                if not isinstance(transform_of(variant.arithmetic), Casts)
-            ]
-            if not variants:
-                yield Finding("open", name, "declined", verdict.reason or "none of the variants can run here")
+            variants, reason = self._of_whole(graph)
+            if reason:
+                yield Finding("open", name, "declined", reason)
             ranges = calibrate(graph, feeds[: len(SIZES)])
-            for variant in variants:
+            for variant in (one for one in variants if not isinstance(transform_of(one.arithmetic), Casts)):
                 piece = self._as_written(f"{name} [{variant.name}]", graph, variant, ranges)
                 yield from self._on("open", piece, graph, feeds)
+
+    def _of_whole(self, graph: Graph) -> tuple[list[Variant], str]:
+        """The variants of ``graph`` as one piece that can run here, and why there is none."""
+        refused = (verdict for node in graph.nodes if not (verdict := self._backend.takes(graph, node)))
+        verdict = next(refused, self._backend.supports(graph, graph.all_nodes))
+        variants = self._here(self._backend.variants_of(graph, graph.all_nodes)) if verdict else []
+        return variants, "" if variants else verdict.reason or "none of the variants can run here"
 
     def _on(
         self, task: Task, piece: Piece, graph: Graph, feeds: Iterable[Mapping[str, np.ndarray]]
@@ -287,15 +287,11 @@ class Suite:
         """Check the first supported heavy model, on one thread and on two, each in a fresh process."""
         for name, make in HEAVY.items():
             model = make()
-            graph = build_graph(model)
-            if not self._backend.supports(graph, graph.all_nodes):
+            variants, reason = self._of_whole(build_graph(model))
+            if reason:
                 continue
-            variants = self._here(self._backend.variants_of(graph, graph.all_nodes))
-            if not variants:
-                continue
-            variant = variants[0]
             for threads in (1, 2):
-                piece = self._as_piece(f"{name}, {threads} thread(s)", model, variant, threads)
+                piece = self._as_piece(f"{name}, {threads} thread(s)", model, variants[0], threads)
                 # Without any environment variable: the backend itself sets the number, not the library's environment.
                 with contextlib.closing(CheckProcess(self._backend, self._effort.timeout_s, {})) as fresh:
                     yield from fresh.do("threads", piece, self._workdir())

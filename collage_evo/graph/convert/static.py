@@ -7,7 +7,6 @@ be constant. Where no rule applies, ONNX's own shape inference may.
 
 from __future__ import annotations
 
-import math
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 
@@ -15,9 +14,10 @@ import numpy as np
 import onnx
 from onnx import TensorProto, helper, numpy_helper
 
-from collage_evo.graph.convert.observe import SMALL, Observation
+from collage_evo.graph.convert.observe import Observation
 from collage_evo.graph.ir.graph import OPAQUE, Tensor
 from collage_evo.graph.ir.weights import bodies
+from collage_evo.models.builder import typed
 
 STANDARD = ("", "ai.onnx")
 BY_VALUE: Mapping[str, tuple[int, ...]] = {
@@ -198,21 +198,9 @@ def inferred(model: onnx.ModelProto) -> Sequence[onnx.ValueInfoProto]:
 
 
 def inferred_model(model: onnx.ModelProto) -> onnx.ModelProto | None:
-    """``model`` with the types that ONNX's shape inference finds from only the inputs, in bodies too, and large
-    weights as inputs; None where it fails."""
-    bare = onnx.ModelProto(ir_version=model.ir_version, opset_import=model.opset_import, functions=model.functions)
-    bare.graph.CopyFrom(
-        onnx.GraphProto(name=model.graph.name, node=model.graph.node, input=model.graph.input)
-    )
-    bare.graph.output.extend(onnx.ValueInfoProto(name=value.name) for value in model.graph.output)
-    inputs = {value.name for value in model.graph.input}
-    for tensor in model.graph.initializer:
-        if math.prod(tensor.dims) <= SMALL:
-            bare.graph.initializer.append(tensor)
-        elif tensor.name not in inputs:  # only the shapes of weights matter here
-            bare.graph.input.append(helper.make_tensor_value_info(tensor.name, tensor.data_type, tensor.dims))
+    """The result of :func:`~collage_evo.models.builder.typed`; None where it fails."""
     try:
-        return onnx.shape_inference.infer_shapes(bare, data_prop=True)
+        return typed(model)
     except Exception:  # InferenceError, or what C++ raises: inference is one of two proofs, and optional
         return None
 

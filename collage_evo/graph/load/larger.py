@@ -18,7 +18,7 @@ Values = Mapping[str, Any]
 
 def larger_inputs(
     model: onnx.ModelProto, samples: Sequence[Values], reference: Reference
-) -> tuple[list[tuple[dict[str, Any], dict[str, Any]]], list[str]]:
+) -> tuple[list[tuple[Values, Values]], list[str]]:
     """The first of ``samples``, repeated once along each open size that all of them share, with the outputs of
     ``reference``, as far as it runs; and a note for each size that it refuses.
 
@@ -30,7 +30,7 @@ def larger_inputs(
             if len({np.shape(sample[name])[axis] for sample in samples}) == 1:
                 size = value.type.tensor_type.shape.dim[axis].dim_param or f"size {axis}"
                 axes.setdefault(size, []).append((name, axis))
-    pairs, notes = list[tuple[dict[str, Any], dict[str, Any]]](), list[str]()
+    pairs, notes = list[tuple[Values, Values]](), list[str]()
     for size, places in axes.items():
         feeds = dict(samples[0])
         for name, axis in places:

@@ -90,8 +90,7 @@ def rules() -> list[RewriteRule]:
 
 def _scaled(weight: np.ndarray, factors: np.ndarray) -> np.ndarray:
     shape = (-1,) + (1,) * (weight.ndim - 1)
-    scaled: np.ndarray = (weight.astype(np.float64) * factors.reshape(shape)).astype(weight.dtype)
-    return scaled
+    return np.asarray((weight.astype(np.float64) * factors.reshape(shape)).astype(weight.dtype))
 
 
 def _per_channel(constant: np.ndarray, rank: int, channels: int) -> np.ndarray | None:

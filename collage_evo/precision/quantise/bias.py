@@ -31,12 +31,10 @@ def mean_shift(
     lost = np.sum(lost * inside, last, np.float64) if last else lost
     groups = len(means) // exact.shape[1]
     mean = np.asarray(means, np.float64).reshape(groups, -1)
-    shift: np.ndarray = np.einsum("goi,gi->go", lost.reshape(groups, outputs // groups, -1), mean).reshape(-1)
-    return shift
+    return np.asarray(np.einsum("goi,gi->go", lost.reshape(groups, outputs // groups, -1), mean).reshape(-1))
 
 
 def corrected_bias(bias: np.ndarray | None, shift: np.ndarray) -> np.ndarray:
     """float32 [output channels]: the corrected ``bias``, which is broadcast to them; None stands for no bias."""
     before = np.zeros(len(shift)) if bias is None else np.broadcast_to(bias, len(shift)).astype(np.float64)
-    corrected: np.ndarray = (before + shift).astype(np.float32)
-    return corrected
+    return np.asarray((before + shift).astype(np.float32))

@@ -42,15 +42,13 @@ class RoundedWeights:
     def values(self) -> np.ndarray:
         """float32 in the shape of the constant: what the integers stand for."""
         shape = [-1 if place == self._axis else 1 for place in range(self.numbers.ndim)]
-        values: np.ndarray = self.numbers * self.scales.reshape(shape)
-        return values
+        return np.asarray(self.numbers * self.scales.reshape(shape))
 
     @cached_property
     def sums(self) -> np.ndarray:
         """float64 [channels]: each channel's output for an input of ones."""
         others = tuple(place for place in range(self.numbers.ndim) if place != self._axis)
-        sums: np.ndarray = self.numbers.sum(others, np.float64) * self.scales
-        return sums
+        return np.asarray(self.numbers.sum(others, np.float64) * self.scales)
 
     def shift(self, graph: Graph, node: Node, means: tuple[float, ...]) -> np.ndarray:
         """:func:`mean_shift` for ``node``, whose weights these are, and whose input has ``means``."""

@@ -66,8 +66,7 @@ def largest_two(weights: np.ndarray) -> np.ndarray:
     """:func:`largest_pairs` for pairs in any order; ``weights``: [outputs, inputs...]."""
     flat = weights.reshape(len(weights), -1).astype(np.float64)
     best = [np.sort(np.maximum(sign * flat, 0.0))[:, -2:].sum(1) for sign in (1.0, -1.0)]
-    largest: np.ndarray = np.maximum(*best)
-    return largest
+    return np.asarray(np.maximum(*best))
 
 
 def _paired(weights: np.ndarray) -> np.ndarray:
@@ -79,22 +78,19 @@ def _paired(weights: np.ndarray) -> np.ndarray:
     sums, others = weights[..., 0::2][..., : second.shape[-1]] + second, tuple(range(1, weights.ndim))
     ends = [values.max(others, initial=0) for values in (weights, sums)]
     ends += [-values.min(others, initial=0) for values in (weights, sums)]
-    largest: np.ndarray = np.max(ends, axis=0).astype(np.float64)
-    return largest
+    return np.asarray(np.max(ends, axis=0).astype(np.float64))
 
 
 def scales_of(largest: np.ndarray) -> np.ndarray:
     """float32: the scale that maps ``largest`` of each channel to the largest integer; 1 where that is zero."""
     scales = (largest / _LARGEST).astype(np.float32)
-    usable: np.ndarray = np.where(scales >= np.finfo(np.float32).tiny, scales, np.float32(1.0))
-    return usable
+    return np.asarray(np.where(scales >= np.finfo(np.float32).tiny, scales, np.float32(1.0)))
 
 
 def with_room_for(bias: np.ndarray, input_scale: np.float32, scales: np.ndarray) -> np.ndarray:
     """``scales`` of weights, larger where ``bias`` in units of input times weight scale would overflow int32."""
     needed = np.abs(bias.astype(np.float64)) / (float(input_scale) * _BIAS_ROOM)
-    roomy: np.ndarray = np.maximum(scales, needed.astype(np.float32))
-    return roomy
+    return np.asarray(np.maximum(scales, needed.astype(np.float32)))
 
 
 def quantise_weights(weights: np.ndarray, scales: np.ndarray, axis: int) -> np.ndarray:
@@ -102,8 +98,7 @@ def quantise_weights(weights: np.ndarray, scales: np.ndarray, axis: int) -> np.n
     shape = [-1 if place == axis else 1 for place in range(weights.ndim)]
     numbers = np.divide(weights, scales.reshape(shape), dtype=np.float32)
     np.clip(np.rint(numbers, out=numbers), -_LARGEST, _LARGEST, out=numbers)
-    integers: np.ndarray = numbers.astype(np.int8)
-    return integers
+    return np.asarray(numbers.astype(np.int8))
 
 
 def quantise_bias(bias: np.ndarray, input_scale: np.float32, scales: np.ndarray) -> tuple[np.ndarray, np.ndarray]:

@@ -16,13 +16,11 @@ from typing import ClassVar
 
 import numpy as np
 import onnx
-from onnx import helper, numpy_helper
+from onnx import helper
 
-from collage_evo.graph.convert.extract import canonical_names, import_domains, put_operators
 from collage_evo.graph.ir.graph import Graph, Node, NodeSet, members, node_set
 from collage_evo.graph.ir.operators import CONTRIBUTED
 from collage_evo.hardware.processor import this_machine
-from collage_evo.precision.quantise.marks import mark_written
 from collage_evo.precision.quantise.rounded import RoundedWeights, rounded_weights, usual_scales
 from collage_evo.precision.quantise.rules import Ranges, constant_products, weight_axis
 from collage_evo.precision.transforms.transform import Data, Draft, Operators, Transform, Trial
@@ -56,28 +54,21 @@ class Rows(Transform):
         return node_set(index for index in members(products) if _pays(graph, graph.nodes[index]))
 
     def apply(self, draft: Draft, nodes: NodeSet) -> None:
-        graph, names, model = draft.graph, canonical_names(draft.graph, draft.nodes), draft.model
-        chosen = {names[graph.nodes[index].outputs[0]]: graph.nodes[index] for index in members(nodes)}
-        products = [proto for proto in model.graph.node if proto.output[0] in chosen]
+        graph = draft.graph
+        products = {draft.made_by(1 << index)[0]: graph.nodes[index] for index in members(nodes)}
         readers: dict[str, list[str]] = {}
-        for proto in products:
-            readers.setdefault(proto.input[0], []).append(proto.name)
-        protos: list[onnx.NodeProto] = []
-        constants: dict[str, np.ndarray] = {}
-        for proto in model.graph.node:
-            if (node := chosen.get(proto.output[0])) is None:
-                protos.append(proto)
-                continue
-            written = [_product(graph, node, proto)]
+        for proto in draft.model.graph.node:
+            if proto.output[0] in products:
+                readers.setdefault(proto.input[0], []).append(proto.name)
+
+        def written(proto: onnx.NodeProto) -> Operators:
+            operators, constants = _product(graph, products[proto.output[0]], proto)
             if sharing := readers.pop(proto.input[0], None):
-                written.insert(0, _rounded(proto.input[0], sharing, graph.opset))
-            for operators, parts in written:
-                protos += operators
-                constants |= parts
-        model.graph.initializer.extend(numpy_helper.from_array(array, name) for name, array in constants.items())
-        put_operators(model, protos)
-        import_domains(model, {CONTRIBUTED: 1})
-        mark_written(model, self.arithmetic, (proto.name for proto in products))
+                rounding, its = _rounded(proto.input[0], sharing, graph.opset)
+                return rounding + operators, its | constants
+            return operators, constants
+
+        draft.replace(nodes, self.arithmetic, written)
 
     def key(self, draft: Draft, nodes: NodeSet) -> str:
         return super().key(draft, nodes) + (" weights fit sums of pairs" if this_machine().saturates_int8 else "")

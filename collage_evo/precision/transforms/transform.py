@@ -15,11 +15,14 @@ from typing import ClassVar
 
 import numpy as np
 import onnx
+from onnx import numpy_helper
 
-from collage_evo.graph.convert.extract import canonical_names, extract
+from collage_evo.graph.convert.extract import canonical_names, extract, import_domains, put_operators
 from collage_evo.graph.ir.graph import Graph, Node, NodeSet, members
+from collage_evo.graph.ir.operators import CONTRIBUTED
 from collage_evo.precision.quantise.arithmetic import Arithmetic
 from collage_evo.precision.quantise.form import Int8Form
+from collage_evo.precision.quantise.marks import mark_written
 from collage_evo.precision.quantise.rules import Ranges
 from collage_evo.precision.quantise.scales import Scale
 
@@ -56,6 +59,24 @@ class Draft:
         """Names in ``model`` of the tensors that ``nodes`` make."""
         names = canonical_names(self.graph, self.nodes)
         return [names[name] for index in members(nodes) for name in self.graph.nodes[index].outputs if name]
+
+    def replace(self, nodes: NodeSet, arithmetic: Arithmetic, written: Callable[[onnx.NodeProto], Operators]) -> None:
+        """Replace the operators of ``nodes`` by those of ``written``, and mark them to run in ``arithmetic``."""
+        graph, ends = self.model.graph, frozenset(self.made_by(nodes))
+        protos, constants, replaced = list[onnx.NodeProto](), dict[str, np.ndarray](), list[str]()
+        for proto in graph.node:
+            if not ends.intersection(proto.output):
+                protos.append(proto)
+                continue
+            operators, parts = written(proto)
+            protos += operators
+            constants |= parts
+            replaced.append(proto.name)
+        graph.initializer.extend(numpy_helper.from_array(array, name) for name, array in constants.items())
+        if any(proto.domain == CONTRIBUTED for proto in protos):
+            import_domains(self.model, {CONTRIBUTED: 1})
+        mark_written(self.model, arithmetic, replaced)
+        put_operators(self.model, protos)
 
 
 Rounding = Scale | int

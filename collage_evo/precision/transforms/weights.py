@@ -16,14 +16,12 @@ from typing import ClassVar
 
 import numpy as np
 import onnx
-from onnx import helper, numpy_helper
+from onnx import helper
 
-from collage_evo.graph.convert.extract import import_domains, put_operators
 from collage_evo.graph.ir.graph import Graph, Node, NodeSet, members, node_set
 from collage_evo.graph.ir.operators import CONTRIBUTED
 from collage_evo.graph.ir.weights import array_of
 from collage_evo.precision.quantise.arithmetic import Arithmetic
-from collage_evo.precision.quantise.marks import mark_written
 from collage_evo.precision.quantise.rules import Ranges, constant_products
 from collage_evo.precision.quantise.scales import quantise_weights, weight_scales
 from collage_evo.precision.transforms.transform import Data, Draft, Operators, Transform, Trial
@@ -51,24 +49,12 @@ class Weights(Transform):
         return node_set(index for index in members(products) if _bounded_by_weights(graph, graph.nodes[index]))
 
     def apply(self, draft: Draft, nodes: NodeSet) -> None:
-        graph, ends = draft.model.graph, frozenset(draft.made_by(nodes))
-        stored = {tensor.name: tensor for tensor in graph.initializer}
-        protos: list[onnx.NodeProto] = []
-        constants: dict[str, np.ndarray] = {}
-        packed: list[str] = []
-        for proto in graph.node:
-            if not ends.intersection(proto.output):
-                protos.append(proto)
-                continue
-            packed.append(proto.name)
-            product, parts = packed_product(proto, array_of(stored[proto.input[1]]), self.arithmetic)
-            protos += product
-            constants |= parts
-        graph.initializer.extend(numpy_helper.from_array(array, name) for name, array in constants.items())
-        put_operators(draft.model, protos)
-        if self.arithmetic is Arithmetic.INT8_BLOCKS:
-            import_domains(draft.model, {CONTRIBUTED: 1})
-        mark_written(draft.model, self.arithmetic, packed)
+        stored = {tensor.name: tensor for tensor in draft.model.graph.initializer}
+
+        def packed(proto: onnx.NodeProto) -> Operators:
+            return packed_product(proto, array_of(stored[proto.input[1]]), self.arithmetic)
+
+        draft.replace(nodes, self.arithmetic, packed)
 
     def losing(self, graph: Graph, nodes: NodeSet, ranges: Ranges) -> NodeSet:
         return self.sites(graph, nodes, Data())
