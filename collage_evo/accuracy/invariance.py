@@ -7,17 +7,17 @@ a whole tensor at run time lets each row depend on all others, and on what pads 
 from __future__ import annotations
 
 import time
-from collections import Counter, defaultdict
+from collections import Counter
 from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass
 from statistics import fmean
-from typing import Any
 
 import numpy as np
 
 from collage_evo.accuracy.samples import Run, Sample, Values
 from collage_evo.errors import InputError
 from collage_evo.graph.reference.distance import counted_distances
+from collage_evo.grouping import by_key
 
 ROWS, SECONDS = 8, 2.0
 """Rows that are measured, which is also the largest batch; after so many seconds, by themselves, only those so far,
@@ -119,11 +119,8 @@ def measure_invariance(
         if len(by_itself) < 2 or clock() - began < SECONDS:
             by_itself.append(outputs(row))
     rows = rows[: len(by_itself)]
-    groups = defaultdict[Any, list[int]](list)
-    for index, row in enumerate(rows):
-        groups[mask or _shapes_of(row)].append(index)
     in_batch, in_padding = list[float](), list[float]()
-    for group in groups.values():
+    for group in by_key((mask or _shapes_of(row), index) for index, row in enumerate(rows)).values():
         if has_batch and len(group) > 1:
             batch = [_resized(rows[index], long, longest) for index in group]
             together = outputs({name: np.concatenate([row[name] for row in batch]) for name in batch[0]})

@@ -12,7 +12,7 @@ from collage_evo.backends.rewritten import distinct, rewritten_matches
 from collage_evo.backends.select import piece_variants
 from collage_evo.backends.variants import TargetLike
 from collage_evo.errors import NotSearchable
-from collage_evo.graph.ir.graph import Graph, NodeSet
+from collage_evo.graph.ir.graph import Graph, NodeSet, union
 from collage_evo.patterns.match import Match
 from collage_evo.patterns.matcher import TooManyWays
 from collage_evo.precision.quantise.rules import Ranges
@@ -169,9 +169,7 @@ def accepts(graph: Graph, backend: Backend, nodes: NodeSet) -> Support:
 
 
 def _require_cover(graph: Graph, matches: Sequence[Match], refusals: Mapping[int, Mapping[str, str]]) -> None:
-    covered = 0
-    for match in matches:
-        covered |= match.nodes
+    covered = union(match.nodes for match in matches)
     for node in graph.nodes:
         if not covered >> node.index & 1:
             why = "; ".join(f"{name}: {reason}" for name, reason in refusals.get(node.index, {}).items())

@@ -13,6 +13,7 @@ from collage_evo.backends.variants import Arithmetic, TargetLike, Variant, plain
 from collage_evo.errors import ConfigError, UnavailableError
 from collage_evo.extras import install
 from collage_evo.graph.ir.graph import Graph, NodeSet, members
+from collage_evo.grouping import by_key
 from collage_evo.hardware.accelerator import accelerator_of
 from collage_evo.hardware.target import CPU
 from collage_evo.precision.transforms.edits import Numerics, numerics_of
@@ -89,12 +90,9 @@ def _on_threads(backend: Backend, target: TargetLike) -> Backend:
 
 def _why_not_on(target: TargetLike, backend: Backend) -> str:
     """Why none of its variants runs on the target's own device here; empty if one does."""
-    parts: dict[str, list[str]] = {}
-    for variant in backend.variants:
-        if variant.device == target.device:
-            if not (reason := backend.declines(variant)):
-                return ""
-            parts.setdefault(reason, []).append(variant.name)
+    parts = by_key((backend.declines(one), one.name) for one in backend.variants if one.device == target.device)
+    if "" in parts:
+        return ""
     if len(parts) == 1:
         return next(iter(parts))
     every = "; ".join(f"{', '.join(names)}: {reason}" for reason, names in parts.items())
@@ -105,9 +103,7 @@ def _require_one_on(target: TargetLike, reasons: Mapping[str, str]) -> None:
     """Require a backend on the target's own device; ``reasons``: by backend why none of its variants runs there."""
     if not all(reasons.values()):
         return
-    alike: dict[str, list[str]] = {}
-    for name, reason in sorted(reasons.items()):
-        alike.setdefault(reason, []).append(name)
+    alike = by_key((reason, name) for name, reason in sorted(reasons.items()))
     parts = [f"{', '.join(names)}: {reason}" for reason, names in alike.items()]
     instead = "mend one of these" + ("" if target.device == CPU else ", or use " + _CPU_CONFIGURATION)
     raise UnavailableError(f"target {target.device}: no backend runs on it here ({'; '.join(parts)}); {instead}")

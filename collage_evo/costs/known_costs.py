@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
 
@@ -17,6 +17,7 @@ from collage_evo.genome.cost_model import FREE, Border, Copies, CostModel, Engin
 from collage_evo.genome.failure import Failure
 from collage_evo.genome.space import SearchSpace
 from collage_evo.graph.ir.graph import Graph, NodeSet, members
+from collage_evo.grouping import by_key
 from collage_evo.patterns.match import Match
 from collage_evo.policy import DEFAULT_POLICY, Policy
 
@@ -65,11 +66,8 @@ class CostScope:
     @cached_property
     def plain(self) -> dict[Engine, list[int]]:
         """All other matches without rewrites, by engine."""
-        plain: dict[Engine, list[int]] = {}
-        for index, match in enumerate(self.matches):
-            if not match.rewrites and match.backend not in self._stacked:
-                plain.setdefault(match.engine, []).append(index)
-        return plain
+        plain = ((index, match) for index, match in enumerate(self.matches) if not match.rewrites)
+        return by_key((match.engine, index) for index, match in plain if match.backend not in self._stacked)
 
     @cached_property
     def _stacked(self) -> set[str]:
@@ -170,9 +168,7 @@ class KnownCosts:
         """The search space as far as costs are known."""
         scope = self.scope
         node_ms = {engine: self.node_ms(engine) for engine in self.profiles}
-        failed: dict[Engine, set[NodeSet]] = {}
-        for index in self.failures:
-            failed.setdefault(scope.matches[index].engine, set()).add(scope.matches[index].nodes)
+        failed = by_key((scope.matches[index].engine, scope.matches[index].nodes) for index in self.failures)
         inner = [self._inner_ms(index, node_ms, failed) for index in range(len(scope.matches))]
         apportioned = [index for index in scope.measured if math.isinf(inner[index])]
         for index in apportioned:
@@ -183,7 +179,7 @@ class KnownCosts:
         return SearchSpace(scope.graph, scope.matches, cost, self._reasons())
 
     def _inner_ms(
-        self, index: int, node_ms: Mapping[Engine, Mapping[int, float]], failed: Mapping[Engine, set[NodeSet]]
+        self, index: int, node_ms: Mapping[Engine, Mapping[int, float]], failed: Mapping[Engine, Collection[NodeSet]]
     ) -> float:
         """Cost of match ``index`` without borders; infinite where that is not known, or a part of it failed."""
         match = self.scope.matches[index]

@@ -17,6 +17,7 @@ from collage_evo.fitness.machine import Regions
 from collage_evo.genome.failure import Failure, Fault
 from collage_evo.graph.convert.extract import structural_hash
 from collage_evo.graph.ir.graph import Graph, NodeSet, members
+from collage_evo.grouping import by_key
 from collage_evo.hardware.target import Target
 from collage_evo.patterns.match import Match
 from collage_evo.precision.transforms.piece import structure_text
@@ -221,11 +222,9 @@ class Costs:
         self._far_behind = far_behind
         self._best: dict[tuple[NodeSet, bool], float] = {}
         self._single_ms: dict[tuple[int, str, str], float] = {}
-        self._alike: dict[str, list[int]] = {}
+        self._alike = by_key((meter.key(match), index) for index, match in enumerate(matches))
         self.ms: dict[int, float] = {}
         self.failures: dict[int, Failure] = {}
-        for index, match in enumerate(matches):
-            self._alike.setdefault(meter.key(match), []).append(index)
 
     def known(self, index: int) -> bool:
         """Whether match ``index`` was measured, or refused."""
@@ -300,10 +299,10 @@ def measure_costs(
     matches, one after the other on all backends, so that compared costs are measured in the same minute."""
     costs = Costs(meter, matches, far_behind)
     order = {engine: rank for rank, engine in enumerate(dict.fromkeys(m.engine for m in matches))}
-    phases: dict[int, list[int]] = {}
-    for index, match in enumerate(matches):
-        single = match.nodes.bit_count() == 1
-        phases.setdefault(order[match.engine] if single else len(order), []).append(index)
+    phases = by_key(
+        (order[match.engine] if match.nodes.bit_count() == 1 else len(order), index)
+        for index, match in enumerate(matches)
+    )
     for phase in sorted(phases):
         by_nodes = sorted(phases[phase], key=lambda index: (matches[index].nodes, order[matches[index].engine]))
         costs.measure(by_nodes, on_done)

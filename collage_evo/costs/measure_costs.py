@@ -33,7 +33,8 @@ from collage_evo.genome.cost_model import Border, Engine, bordering, family_ms
 from collage_evo.genome.failure import Failure
 from collage_evo.genome.outcome import Outcome
 from collage_evo.genome.space import SearchSpace
-from collage_evo.graph.ir.graph import NodeSet, members
+from collage_evo.graph.ir.graph import NodeSet, members, union
+from collage_evo.grouping import by_key
 from collage_evo.patterns.match import Match, Placement
 from collage_evo.precision.transforms.edits import within
 from collage_evo.pruning import SLOW_CUT, SLOW_ENGINE, SLOW_MODEL
@@ -155,9 +156,7 @@ def _from_kernels(
     known: KnownCosts, engine: Engine, kernels: Sequence[NodeSet], ms: Mapping[NodeSet, float]
 ) -> ProfiledCosts | None:
     """Node times of ``kernels`` on ``engine``, from those that were timed (``ms``) and from the model as a whole."""
-    covered = 0
-    for nodes in kernels:
-        covered |= nodes
+    covered = union(kernels)
     whole = known.scope.baseline_ms.get(engine) if covered == known.scope.graph.all_nodes else None
     if whole is None and not any(nodes in ms for nodes in kernels):
         return None
@@ -213,10 +212,7 @@ def _to_cut(
     exact = {match.engine for match in scope.matches if meter.exact(match)}
     near = [(ms, engine) for ms, engine in totals if engine in exact]
     kinds = [[engine for ms, engine in near[:MOST_CUT] if ms <= SLOW_CUT.number * near[0][0]]]
-    inside: dict[Engine, list[Engine]] = {}
-    for _, engine in totals:
-        if engine in whole:
-            inside.setdefault(scope.families.get(engine, engine), []).append(engine)
+    inside = by_key((scope.families.get(engine, engine), engine) for _, engine in totals if engine in whole)
     kinds += [engines for engines in inside.values() if len(engines) > 1][:MOST_FAMILIES]
     return [engines for engines in kinds if len(engines) > 1]
 

@@ -9,8 +9,6 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from functools import reduce
-from operator import or_
 
 from collage_evo.backends.base import Backend
 from collage_evo.backends.profiled import HasProfiler
@@ -20,8 +18,9 @@ from collage_evo.fitness.jobs import KernelsJob, KernelTimes, bare
 from collage_evo.fitness.machine import Regions
 from collage_evo.genome.cost_model import Engine
 from collage_evo.genome.failure import Failure
-from collage_evo.graph.ir.graph import Graph, NodeSet, members
+from collage_evo.graph.ir.graph import Graph, NodeSet, members, union
 from collage_evo.graph.ir.roofline import multiply_adds, touched_bytes
+from collage_evo.grouping import by_key
 from collage_evo.patterns.match import Match, Region
 from collage_evo.precision.transforms.edits import joined, within
 from collage_evo.runtime.timing import Timing, TimingSettings
@@ -68,13 +67,14 @@ def to_profile(graph: Graph, matches: Sequence[Match], backends: Mapping[str, Ba
     for match in matches:
         hosted = backends[match.backend].variant(match.variant).on_host
         supported[match.backend, hosted] = supported.get((match.backend, hosted), 0) | match.nodes
-    plain: dict[Engine, list[Match]] = {}
-    rewritten: dict[Engine, list[Match]] = {}
-    for match in matches:
+
+    def profiled(match: Match) -> bool:
         backend = backends[match.backend]
-        if isinstance(backend, HasProfiler) and backend.profiles(backend.variant(match.variant)):
-            engine = match.backend, plain_name(match.variant)
-            (rewritten if match.rewrites else plain).setdefault(engine, []).append(match)
+        return isinstance(backend, HasProfiler) and backend.profiles(backend.variant(match.variant))
+
+    pairs = [((match.backend, plain_name(match.variant)), match) for match in matches if profiled(match)]
+    plain = by_key((engine, match) for engine, match in pairs if not match.rewrites)
+    rewritten = by_key((engine, match) for engine, match in pairs if match.rewrites)
     requests = []
 
     def parts(engine: Engine) -> list[NodeSet]:
@@ -89,7 +89,7 @@ def to_profile(graph: Graph, matches: Sequence[Match], backends: Mapping[str, Ba
     for engine, of_engine in rewritten.items():
         for nodes in parts(engine):
             for chosen in _rounds(of_engine, nodes):
-                inside = reduce(or_, (site for _, site in chosen))
+                inside = union(site for _, site in chosen)
                 numerics = [within(match.numerics, site) for (_, site), match in chosen.items()]
                 numerics += [within(match.numerics, nodes & ~inside) for match in plain.get(engine, ())]
                 region = Region(nodes, engine[0], of_engine[0].family[1], edits=joined([*numerics, tuple(chosen)]))
@@ -125,9 +125,7 @@ def convex_parts(graph: Graph, nodes: NodeSet) -> list[NodeSet]:
             part, reached = 0, left & -left
             while reached:
                 part |= reached
-                around = 0
-                for index in members(reached):
-                    around |= graph.pred[index] | graph.succ[index]
+                around = union(graph.pred[index] | graph.succ[index] for index in members(reached))
                 reached = around & left & ~part
             parts.append(part)
             left &= ~part

@@ -4,14 +4,12 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable, Mapping, Sequence, Set
-from functools import reduce
-from operator import or_
 
 import onnx
 
 from collage_evo.backends.profiled import KernelTime, names_in
 from collage_evo.graph.convert.extract import canonical_names
-from collage_evo.graph.ir.graph import Graph, NodeSet, members
+from collage_evo.graph.ir.graph import Graph, NodeSet, members, union
 from collage_evo.graph.ir.operators import HEAVY
 from collage_evo.graph.ir.roofline import heavy_operators
 from collage_evo.patterns.match import Region
@@ -37,10 +35,7 @@ def kernels_of(
     # A quantiser may be fused into a kernel before its reader, which then computes it.
     sets = [_union(owners, names) or _union(readers, names) for names in labels]
     times = [kernel.ms for kernel in kernel_times]
-    named = 0
-    for nodes in sets:
-        named |= nodes
-    named &= ~_fused_behind(region, model, owners, {name for names in labels for name in names})
+    named = union(sets) & ~_fused_behind(region, model, owners, {name for names in labels for name in names})
     for silent in members(region.nodes & ~named):
         if heavy_operators(graph, 1 << silent):
             holder = _next_named(graph, silent, region.nodes, named)
@@ -58,14 +53,11 @@ def _fused_behind(region: Region, model: onnx.ModelProto, owners: Mapping[str, N
         site = owners.get(proto.name, 0)
         if site in sites and (site in heard or proto.op_type in HEAVY):
             heard[site] = heard.get(site, False) or not called.isdisjoint((proto.name, *proto.output))
-    return reduce(or_, (site for site, once in heard.items() if not once), 0)
+    return union(site for site, once in heard.items() if not once)
 
 
 def _union(of: Mapping[str, NodeSet], names: Iterable[str]) -> NodeSet:
-    nodes = 0
-    for name in names:
-        nodes |= of.get(name, 0)
-    return nodes
+    return union(of.get(name, 0) for name in names)
 
 
 def node_owners(
@@ -108,10 +100,7 @@ def _next_named(graph: Graph, node: int, inside: NodeSet, named: NodeSet) -> Nod
     for along in (graph.succ, graph.pred):
         reached = 1 << node
         while reached:
-            following = 0
-            for reached_node in members(reached):
-                following |= along[reached_node]
-            reached = following & inside
+            reached = union(along[index] for index in members(reached)) & inside
             if named_reached := reached & named:
                 return named_reached & -named_reached
     return 0

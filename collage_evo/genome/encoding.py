@@ -16,6 +16,7 @@ from collage_evo.genome.cover.dynamic_program import known_cover
 from collage_evo.genome.genome import Genome
 from collage_evo.genome.space import SearchSpace
 from collage_evo.graph.ir.graph import NodeSet, members
+from collage_evo.grouping import by_key
 from collage_evo.patterns.match import Placement, Region
 from collage_evo.precision.transforms.edits import joined
 
@@ -214,9 +215,7 @@ def assemble(order: Sequence[int], merges: Sequence[int], space: SearchSpace) ->
 def _regions(order: Sequence[int], groups: _Groups, position_of: Sequence[int], space: SearchSpace) -> Placement:
     # Named by their first match, so that the order of regions does not depend on the order of merges.
     first: dict[int, int] = {}
-    inside: dict[int, list[int]] = {}
-    for position, match in enumerate(order):
-        inside.setdefault(first.setdefault(groups.find(position), position), []).append(match)
+    inside = by_key((first.setdefault(groups.find(place), place), match) for place, match in enumerate(order))
     after: dict[int, set[int]] = {group: set() for group in inside}
     waits = dict.fromkeys(inside, 0)
     for position, match in enumerate(order):

@@ -7,15 +7,13 @@ that supports it, in the largest piece that fits, whatever crossing costs.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from functools import reduce
-from operator import or_
 
 from collage_evo.errors import InputError
 from collage_evo.genome.cost_model import Engine, bordering
 from collage_evo.genome.cover.dynamic_program import cheapest_covers, known_cover
 from collage_evo.genome.encoding import find_cover, place
 from collage_evo.genome.space import SearchSpace
-from collage_evo.graph.ir.graph import NodeSet
+from collage_evo.graph.ir.graph import NodeSet, union
 from collage_evo.patterns.match import Placement
 
 
@@ -98,5 +96,5 @@ def _preferring(space: SearchSpace, wishes: Sequence[Sequence[int]]) -> Placemen
 
 def _filling(space: SearchSpace, matches: Sequence[int]) -> list[int]:
     """Usable matches of what none of ``matches`` covers."""
-    covered = reduce(or_, (space.matches[match].nodes for match in matches), 0)
+    covered = union(space.matches[match].nodes for match in matches)
     return [match for match in space.usable if not space.matches[match].nodes & covered]

@@ -14,7 +14,7 @@ from collage_evo.genome.encoding import decode
 from collage_evo.genome.genome import Genome
 from collage_evo.genome.settings import GaSettings
 from collage_evo.genome.space import SearchSpace
-from collage_evo.graph.ir.graph import NodeSet, members, node_set
+from collage_evo.graph.ir.graph import NodeSet, members, node_set, union
 from collage_evo.graph.ir.kinds import kinds_of
 from collage_evo.patterns.match import Region
 
@@ -32,10 +32,7 @@ def cut_crossover(left: Genome, right: Genome, space: SearchSpace, rng: Random) 
 
 def region_crossover(left: Genome, right: Genome, space: SearchSpace, rng: Random) -> Genome:
     """Each region of ``left`` stays or is replaced by ``right``'s genes, with equal chance."""
-    inherited = 0
-    for region in decode(left, space).regions:
-        if rng.random() < 0.5:
-            inherited |= region.nodes
+    inherited = union(region.nodes for region in decode(left, space).regions if rng.random() < 0.5)
     return _blend(left, right, inherited, space)
 
 
@@ -201,9 +198,7 @@ def _part(region: Region, space: SearchSpace, rng: Random) -> NodeSet:
     wanted = rng.randint(1, max(1, len(nodes) // rng.choice((1, 2, 4, 8))))
     part = 1 << rng.choice(nodes)
     while part.bit_count() < wanted:
-        around = 0
-        for node in members(part):
-            around |= space.graph.pred[node] | space.graph.succ[node]
+        around = union(space.graph.pred[node] | space.graph.succ[node] for node in members(part))
         around &= region.nodes & ~part
         if not around:
             break

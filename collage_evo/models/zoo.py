@@ -10,6 +10,7 @@ import onnx
 from onnx import numpy_helper, version_converter
 
 from collage_evo.errors import InputError
+from collage_evo.grouping import by_key
 from collage_evo.models.builder import IR_VERSION, OPSET
 from collage_evo.models.weights import BATCHNORM_PARTS, batchnorm_part, generator, layer_weight, normal
 
@@ -68,10 +69,7 @@ class _Uses:
 
     def __init__(self, graph: onnx.GraphProto) -> None:
         self._maker = {name: node for node in graph.node for name in node.output}
-        self._readers: dict[str, list[tuple[onnx.NodeProto, int]]] = {}
-        for node in graph.node:
-            for position, name in enumerate(node.input):
-                self._readers.setdefault(name, []).append((node, position))
+        self._readers = by_key((name, (node, place)) for node in graph.node for place, name in enumerate(node.input))
         self._residual = any(node.op_type == "Sum" for node in graph.node)
 
     def fill(self, name: str, shape: tuple[int, ...], rng: np.random.Generator) -> np.ndarray:

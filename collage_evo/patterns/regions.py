@@ -4,11 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
-from functools import reduce
 from itertools import pairwise
-from operator import or_
 
-from collage_evo.graph.ir.graph import Graph, NodeSet, members
+from collage_evo.graph.ir.graph import Graph, NodeSet, members, union
 from collage_evo.patterns.language import Pattern
 
 
@@ -35,7 +33,7 @@ def _parts(blocks: Sequence[NodeSet], number: int) -> Iterator[NodeSet]:
     """``blocks`` in ``number`` stretches of about equal length; single nodes are dropped."""
     cuts = [round(k * len(blocks) / number) for k in range(number + 1)]
     for start, end in pairwise(cuts):
-        part = reduce(or_, blocks[start:end], 0)
+        part = union(blocks[start:end])
         if part.bit_count() > 1:
             yield part
 

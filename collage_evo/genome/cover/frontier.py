@@ -14,7 +14,7 @@ from collage_evo.genome.cost_model import CostModel, Engine, Flow, bordering
 from collage_evo.genome.cover.bounds import Prices, solve_prices
 from collage_evo.genome.cover.movement import LiveTensor, Tariff
 from collage_evo.genome.layout import Laid
-from collage_evo.graph.ir.graph import NodeSet, members
+from collage_evo.graph.ir.graph import NodeSet, members, union
 
 if TYPE_CHECKING:
     from collage_evo.genome.space import SearchSpace
@@ -117,10 +117,7 @@ class Frontier:
     def engines_reading(self, tensor: int, covered: NodeSet) -> tuple[int, int]:
         """Engines that may still read ``tensor``, as a bitmask, and the number of remaining readers."""
         left = self.tensors[tensor].readers & ~covered
-        engines = 0
-        for rank in members(left):
-            engines |= self.engines_of[rank]
-        return engines, left.bit_count()
+        return union(map(self.engines_of.__getitem__, members(left))), left.bit_count()
 
 
 def _charge(cost: CostModel, source: Engine | None, target: Engine, nbytes: int) -> float:

@@ -12,7 +12,7 @@ from typing import Any
 
 import numpy as np
 
-from collage_evo.graph.ir.graph import NodeSet, members
+from collage_evo.graph.ir.graph import NodeSet, members, union
 
 EVERYWHERE = -1
 """State of a live tensor that every engine that may still read it already has."""
@@ -59,10 +59,7 @@ class Tariff:
 
     def reach(self, engines: int) -> int:
         """Location once all of ``engines``, a bitmask, have it."""
-        where = 0
-        for engine in members(engines):
-            where |= self.holds[engine]
-        return where
+        return union(map(self.holds.__getitem__, members(engines)))
 
     def state(self, source: int, have: int, later: int) -> int:
         """State of a tensor made by ``source``, at location ``have``; ``later`` are the engines that may still read
@@ -121,7 +118,7 @@ class GapTable(dict[tuple[int, int], float]):
         # All memories that its readers may need together, and the engines that work in these.
         self.needs = [
             (where << tariff.engines, [e for e in self.engines if not tariff.holds[e] >> tariff.engines & ~where])
-            for where in dict.fromkeys(_union(subset) for subset in several)
+            for where in dict.fromkeys(union(subset) for subset in several)
         ]
 
     def __missing__(self, pair: tuple[int, int]) -> float:
@@ -143,13 +140,6 @@ class GapTable(dict[tuple[int, int], float]):
 
     def _copies_ms(self, where: int, state: int) -> float:
         return 0.0 if state == EVERYWHERE else self.tariff.copies_ms(where, self.tariff.split(state)[1])
-
-
-def _union(sets: Sequence[int]) -> int:
-    union = 0
-    for one in sets:
-        union |= one
-    return union
 
 
 class AheadTable(dict[int, float]):

@@ -8,7 +8,7 @@ from typing import TypeAlias
 
 from collage_evo.genome.cover.frontier import Frontier, Option
 from collage_evo.genome.cover.movement import AheadTable, GapTable, ReadTable
-from collage_evo.graph.ir.graph import members
+from collage_evo.graph.ir.graph import members, union
 
 Chain: TypeAlias = "tuple[int, Chain] | None"
 """Matches placed so far, newest first."""
@@ -161,9 +161,7 @@ class StateSearch:
         if not missing:
             self._place(group, reserved[-1], reserved[:-1], entries)
             return
-        held = covered
-        for option in reserved:
-            held |= option.laid.nodes
+        held = covered | union(option.laid.nodes for option in reserved)
         for option in self.frontier.options[(missing & -missing).bit_length() - 1]:
             laid = option.laid
             waits = laid.before & ~covered

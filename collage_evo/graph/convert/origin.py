@@ -16,6 +16,7 @@ import onnx
 
 from collage_evo.graph.ir.graph import post_order
 from collage_evo.graph.ir.weights import bodies
+from collage_evo.grouping import by_key
 
 _SHAPES = frozenset({"Shape", "Size"})
 """Constant where shapes are static, whatever they read."""
@@ -93,11 +94,7 @@ class _File:
 
     @cached_property
     def readers(self) -> dict[str, list[int]]:
-        readers: dict[str, list[int]] = {}
-        for index, node in enumerate(self.nodes):
-            for name in node.inputs:
-                readers.setdefault(name, []).append(index)
-        return readers
+        return by_key((name, index) for index, node in enumerate(self.nodes) for name in node.inputs)
 
     def readers_of(self, index: int) -> list[int]:
         """The nodes that read what a node makes."""

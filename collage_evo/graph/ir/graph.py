@@ -5,12 +5,14 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
-from functools import cached_property, update_wrapper
+from functools import cached_property, reduce, update_wrapper
+from operator import or_
 from typing import TYPE_CHECKING, Annotated, Any, Concatenate, Generic, ParamSpec, TypeVar
 
 import numpy as np
 
 from collage_evo.codec import As
+from collage_evo.grouping import by_key
 
 if TYPE_CHECKING:
     import onnx
@@ -50,10 +52,12 @@ def members(nodes: NodeSet) -> Iterator[int]:
 
 def node_set(indices: Iterable[int]) -> NodeSet:
     """The set that holds ``indices``."""
-    result = 0
-    for index in indices:
-        result |= 1 << index
-    return result
+    return union(1 << index for index in indices)
+
+
+def union(sets: Iterable[NodeSet]) -> NodeSet:
+    """All that is in one of ``sets``."""
+    return reduce(or_, sets, 0)
 
 
 def post_order(starts: Iterable[int], following: Callable[[int], Sequence[int]]) -> list[int]:
@@ -149,11 +153,8 @@ class Graph:
     @cached_property
     def consumers(self) -> Mapping[str, tuple[int, ...]]:
         """The nodes that read each tensor, ascending; none for a tensor that no node reads."""
-        consumers: dict[str, list[int]] = {}
-        for node in self.nodes:
-            for name in dict.fromkeys(filter(None, node.inputs)):
-                consumers.setdefault(name, []).append(node.index)
-        return {name: tuple(nodes) for name, nodes in consumers.items()}
+        read = ((name, node.index) for node in self.nodes for name in dict.fromkeys(filter(None, node.inputs)))
+        return {name: tuple(nodes) for name, nodes in by_key(read).items()}
 
     @cached_property
     def pred(self) -> tuple[NodeSet, ...]:
@@ -254,10 +255,7 @@ class Graph:
 
 
 def _union(sets: Sequence[NodeSet], nodes: NodeSet) -> NodeSet:
-    result = 0
-    for index in members(nodes):
-        result |= sets[index]
-    return result
+    return union(map(sets.__getitem__, members(nodes)))
 
 
 def _closure(direct: Sequence[NodeSet], order: Iterable[int]) -> tuple[NodeSet, ...]:

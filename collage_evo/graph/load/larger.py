@@ -12,6 +12,7 @@ from collage_evo.errors import InputError
 from collage_evo.graph.load.data import given_inputs
 from collage_evo.graph.load.shapes import open_axes
 from collage_evo.graph.reference.reference import Reference
+from collage_evo.grouping import by_key
 
 Values = Mapping[str, Any]
 
@@ -24,12 +25,12 @@ def larger_inputs(
 
     Axes of one name in the file are one size; nameless ones are one if they have the same number.
     """
-    axes: dict[str, list[tuple[str, int]]] = {}
-    for name, value in given_inputs(model).items():
-        for axis in open_axes(value):
-            if len({np.shape(sample[name])[axis] for sample in samples}) == 1:
-                size = value.type.tensor_type.shape.dim[axis].dim_param or f"size {axis}"
-                axes.setdefault(size, []).append((name, axis))
+    axes = by_key(
+        (value.type.tensor_type.shape.dim[axis].dim_param or f"size {axis}", (name, axis))
+        for name, value in given_inputs(model).items()
+        for axis in open_axes(value)
+        if len({np.shape(sample[name])[axis] for sample in samples}) == 1
+    )
     pairs, notes = list[tuple[Values, Values]](), list[str]()
     for size, places in axes.items():
         feeds = dict(samples[0])

@@ -16,6 +16,7 @@ import onnx
 from onnx import TensorProto, helper, numpy_helper
 
 from collage_evo.graph.ir.graph import Graph
+from collage_evo.grouping import by_key
 from collage_evo.precision.quantise.rules import Range, Ranges, corrected_axis
 
 _AXES_READ = 18
@@ -72,9 +73,7 @@ class Observation:
                 axes = numpy_helper.from_array(np.array(others, np.int64), f"axes of {name}")
                 model.graph.initializer.append(axes)
                 _show(model.graph, "ReduceMean", [name, axes.name], [None])
-        showing: dict[str, list[onnx.NodeProto]] = {}
-        for node in model.graph.node:
-            showing.setdefault(node.input[0], []).append(node)
+        showing = by_key((node.input[0], node) for node in model.graph.node)
         nodes = [node for name in graph.inputs for node in showing.get(name, ())]
         for node in graph.model.graph.node:
             nodes += [node, *(reader for name in node.output for reader in showing.get(name, ()))]
@@ -107,8 +106,6 @@ def _averaged(graph: Graph, names: Collection[str]) -> dict[str, int]:
     """Those of ``names`` that an operator with a correctable bias reads, with the axis of its channels.
 
     Excludes tensors whose readers differ in the axis."""
-    axes: dict[str, set[int]] = {}
-    for node in graph.nodes:
-        if (axis := corrected_axis(graph, node)) is not None:
-            axes.setdefault(node.inputs[0], set()).add(axis)
-    return {name: min(axes[name]) for name in names if len(axes.get(name, ())) == 1}
+    found = ((node.inputs[0], corrected_axis(graph, node)) for node in graph.nodes if node.inputs)
+    axes = by_key((name, axis) for name, axis in found if axis is not None)
+    return {name: axes[name][0] for name in names if len({*axes.get(name, ())}) == 1}

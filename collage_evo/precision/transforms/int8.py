@@ -11,7 +11,7 @@ import onnx
 from onnx import helper
 
 from collage_evo.errors import InputError
-from collage_evo.graph.ir.graph import Graph, Node, NodeSet, members, node_set
+from collage_evo.graph.ir.graph import Graph, Node, NodeSet, members, node_set, union
 from collage_evo.graph.ir.operators import HEAVY
 from collage_evo.precision.quantise.bias import corrected_bias
 from collage_evo.precision.quantise.form import Int8Form
@@ -50,10 +50,9 @@ class Int8(Transform):
 
     def losing(self, graph: Graph, nodes: NodeSet, ranges: Ranges) -> NodeSet:
         """Excludes operators that only pass values on: they round nothing that their readers would not."""
-        quantised = constant_products(graph, nodes)
-        for index in members(nodes):  # each by itself: whether it pays next to others does not matter here
-            quantised |= quantisable(graph, 1 << index, _ANY, True, ranges)
-        operators = (graph.nodes[index] for index in members(quantised))
+        # Each by itself: whether it pays next to others does not matter here.
+        singles = union(quantisable(graph, 1 << index, _ANY, True, ranges) for index in members(nodes))
+        operators = (graph.nodes[index] for index in members(constant_products(graph, nodes) | singles))
         return node_set(n.index for n in operators if n.op_type not in PASSING and _known(graph, n, ranges))
 
     def trial(self, graph: Graph, node: Node, ranges: Ranges) -> Trial:

@@ -7,13 +7,11 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
-from functools import reduce
-from operator import or_
 
 from collage_evo.errors import InputError
 from collage_evo.graph.convert.extract import canonical_names
 from collage_evo.graph.convert.read import build_graph
-from collage_evo.graph.ir.graph import Graph, NodeSet, members, node_set
+from collage_evo.graph.ir.graph import Graph, NodeSet, members, node_set, union
 from collage_evo.precision.quantise.arithmetic import Arithmetic
 from collage_evo.precision.quantise.form import Int8Form
 from collage_evo.precision.quantise.rounded import share_rounded
@@ -85,7 +83,7 @@ class Rewritten:
 
     def _moves_before(self, able: NodeSet, moves: NodeSet) -> NodeSet:
         """Those of ``moves`` that only move integer inputs of ``able``, from operators that no rewrite wrote."""
-        written, chosen = reduce(or_, self.wrote, 0), 0
+        written, chosen = union(self.wrote), 0
         nodes = (self.graph.nodes[index] for index in members(able))
         for name in (node.inputs[place] for node in nodes for place in quantised_inputs(self.graph, node)):
             passed, maker = 0, self.graph.producer.get(name)
@@ -107,7 +105,7 @@ class Rewritten:
             raise InputError(
                 f"rewritten, the region does not read its input {unread[0]}: no precision can be written into it"
             )
-        rewritten = reduce(or_, (site for _, site in sites), 0)
+        rewritten = union(site for _, site in sites)
         parts = []
         for arithmetic, written in numerics:
             exact_outputs = (graph.nodes[index].outputs[0] for index in members(written & ~rewritten))
