@@ -17,7 +17,7 @@ import numpy as np
 from collage_evo.accuracy.samples import Run, Sample, Values
 from collage_evo.errors import InputError
 from collage_evo.graph.reference.distance import counted_distances
-from collage_evo.grouping import by_key
+from collage_evo.multimap import multimap
 
 ROWS, SECONDS = 8, 2.0
 """Rows that are measured, which is also the largest batch; after so many seconds, by themselves, only those so far,
@@ -120,7 +120,7 @@ def measure_invariance(
             by_itself.append(outputs(row))
     rows = rows[: len(by_itself)]
     in_batch, in_padding = list[float](), list[float]()
-    for group in by_key((mask or _shapes_of(row), index) for index, row in enumerate(rows)).values():
+    for group in multimap((mask or _shapes_of(row), index) for index, row in enumerate(rows)).values():
         if has_batch and len(group) > 1:
             batch = [_resized(rows[index], long, longest) for index in group]
             together = outputs({name: np.concatenate([row[name] for row in batch]) for name in batch[0]})

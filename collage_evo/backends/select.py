@@ -13,9 +13,9 @@ from collage_evo.backends.variants import Arithmetic, TargetLike, Variant, plain
 from collage_evo.errors import ConfigError, UnavailableError
 from collage_evo.extras import install
 from collage_evo.graph.ir.graph import Graph, NodeSet, members
-from collage_evo.grouping import by_key
 from collage_evo.hardware.accelerator import accelerator_of
 from collage_evo.hardware.target import CPU
+from collage_evo.multimap import multimap
 from collage_evo.precision.transforms.edits import Numerics, numerics_of
 
 if TYPE_CHECKING:
@@ -90,7 +90,7 @@ def _on_threads(backend: Backend, target: TargetLike) -> Backend:
 
 def _why_not_on(target: TargetLike, backend: Backend) -> str:
     """Why none of its variants runs on the target's own device here; empty if one does."""
-    parts = by_key((backend.declines(one), one.name) for one in backend.variants if one.device == target.device)
+    parts = multimap((backend.declines(one), one.name) for one in backend.variants if one.device == target.device)
     if "" in parts:
         return ""
     if len(parts) == 1:
@@ -103,7 +103,7 @@ def _require_one_on(target: TargetLike, reasons: Mapping[str, str]) -> None:
     """Require a backend on the target's own device; ``reasons``: by backend why none of its variants runs there."""
     if not all(reasons.values()):
         return
-    alike = by_key((reason, name) for name, reason in sorted(reasons.items()))
+    alike = multimap((reason, name) for name, reason in sorted(reasons.items()))
     parts = [f"{', '.join(names)}: {reason}" for reason, names in alike.items()]
     instead = "mend one of these" + ("" if target.device == CPU else ", or use " + _CPU_CONFIGURATION)
     raise UnavailableError(f"target {target.device}: no backend runs on it here ({'; '.join(parts)}); {instead}")

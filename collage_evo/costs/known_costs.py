@@ -17,7 +17,7 @@ from collage_evo.genome.cost_model import FREE, Border, Copies, CostModel, Engin
 from collage_evo.genome.failure import Failure
 from collage_evo.genome.space import SearchSpace
 from collage_evo.graph.ir.graph import Graph, NodeSet, members
-from collage_evo.grouping import by_key
+from collage_evo.multimap import multimap
 from collage_evo.patterns.match import Match
 from collage_evo.policy import DEFAULT_POLICY, Policy
 
@@ -67,7 +67,7 @@ class CostScope:
     def plain(self) -> dict[Engine, list[int]]:
         """All other matches without rewrites, by engine."""
         plain = ((index, match) for index, match in enumerate(self.matches) if not match.rewrites)
-        return by_key((match.engine, index) for index, match in plain if match.backend not in self._stacked)
+        return multimap((match.engine, index) for index, match in plain if match.backend not in self._stacked)
 
     @cached_property
     def _stacked(self) -> set[str]:
@@ -168,7 +168,7 @@ class KnownCosts:
         """The search space as far as costs are known."""
         scope = self.scope
         node_ms = {engine: self.node_ms(engine) for engine in self.profiles}
-        failed = by_key((scope.matches[index].engine, scope.matches[index].nodes) for index in self.failures)
+        failed = multimap((scope.matches[index].engine, scope.matches[index].nodes) for index in self.failures)
         inner = [self._inner_ms(index, node_ms, failed) for index in range(len(scope.matches))]
         apportioned = [index for index in scope.measured if math.isinf(inner[index])]
         for index in apportioned:

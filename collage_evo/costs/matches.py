@@ -17,8 +17,8 @@ from collage_evo.fitness.machine import Regions
 from collage_evo.genome.failure import Failure, Fault
 from collage_evo.graph.convert.extract import structural_hash
 from collage_evo.graph.ir.graph import Graph, NodeSet, members
-from collage_evo.grouping import by_key
 from collage_evo.hardware.target import Target
+from collage_evo.multimap import multimap
 from collage_evo.patterns.match import Match
 from collage_evo.precision.transforms.piece import structure_text
 from collage_evo.pruning import SLOW_MATCH
@@ -222,7 +222,7 @@ class Costs:
         self._far_behind = far_behind
         self._best: dict[tuple[NodeSet, bool], float] = {}
         self._single_ms: dict[tuple[int, str, str], float] = {}
-        self._alike = by_key((meter.key(match), index) for index, match in enumerate(matches))
+        self._alike = multimap((meter.key(match), index) for index, match in enumerate(matches))
         self.ms: dict[int, float] = {}
         self.failures: dict[int, Failure] = {}
 
@@ -299,7 +299,7 @@ def measure_costs(
     matches, one after the other on all backends, so that compared costs are measured in the same minute."""
     costs = Costs(meter, matches, far_behind)
     order = {engine: rank for rank, engine in enumerate(dict.fromkeys(m.engine for m in matches))}
-    phases = by_key(
+    phases = multimap(
         (order[match.engine] if match.nodes.bit_count() == 1 else len(order), index)
         for index, match in enumerate(matches)
     )

@@ -34,7 +34,7 @@ from collage_evo.genome.failure import Failure
 from collage_evo.genome.outcome import Outcome
 from collage_evo.genome.space import SearchSpace
 from collage_evo.graph.ir.graph import NodeSet, members, union
-from collage_evo.grouping import by_key
+from collage_evo.multimap import multimap
 from collage_evo.patterns.match import Match, Placement
 from collage_evo.precision.transforms.edits import within
 from collage_evo.pruning import SLOW_CUT, SLOW_ENGINE, SLOW_MODEL
@@ -212,7 +212,7 @@ def _to_cut(
     exact = {match.engine for match in scope.matches if meter.exact(match)}
     near = [(ms, engine) for ms, engine in totals if engine in exact]
     kinds = [[engine for ms, engine in near[:MOST_CUT] if ms <= SLOW_CUT.number * near[0][0]]]
-    inside = by_key((scope.families.get(engine, engine), engine) for _, engine in totals if engine in whole)
+    inside = multimap((scope.families.get(engine, engine), engine) for _, engine in totals if engine in whole)
     kinds += [engines for engines in inside.values() if len(engines) > 1][:MOST_FAMILIES]
     return [engines for engines in kinds if len(engines) > 1]
 

@@ -18,9 +18,9 @@ from collage_evo.fitness.jobs import KernelsJob, KernelTimes, bare
 from collage_evo.fitness.machine import Regions
 from collage_evo.genome.cost_model import Engine
 from collage_evo.genome.failure import Failure
-from collage_evo.graph.ir.graph import Graph, NodeSet, members, union
+from collage_evo.graph.ir.graph import Graph, NodeSet, members, union, unions
 from collage_evo.graph.ir.roofline import multiply_adds, touched_bytes
-from collage_evo.grouping import by_key
+from collage_evo.multimap import multimap
 from collage_evo.patterns.match import Match, Region
 from collage_evo.precision.transforms.edits import joined, within
 from collage_evo.runtime.timing import Timing, TimingSettings
@@ -51,10 +51,7 @@ class ProfileRequest:
     @property
     def tells(self) -> Mapping[Engine, NodeSet]:
         """The nodes by engine whose costs the profile gives."""
-        nodes_of: dict[Engine, NodeSet] = {}
-        for engine, nodes in self.sites or ((self.engine, self.region.nodes),):
-            nodes_of[engine] = nodes_of.get(engine, 0) | nodes
-        return nodes_of
+        return unions(self.sites or ((self.engine, self.region.nodes),))
 
 
 def to_profile(graph: Graph, matches: Sequence[Match], backends: Mapping[str, Backend]) -> list[ProfileRequest]:
@@ -63,18 +60,17 @@ def to_profile(graph: Graph, matches: Sequence[Match], backends: Mapping[str, Ba
     An engine that writes a lower precision writes all of it that its matches have. Then the same parts rewritten: at
     as many sites as do not overlap, from any rewrites.
     """
-    supported: dict[tuple[str, bool], NodeSet] = {}
-    for match in matches:
-        hosted = backends[match.backend].variant(match.variant).on_host
-        supported[match.backend, hosted] = supported.get((match.backend, hosted), 0) | match.nodes
+    supported = unions(
+        ((match.backend, backends[match.backend].variant(match.variant).on_host), match.nodes) for match in matches
+    )
 
     def profiled(match: Match) -> bool:
         backend = backends[match.backend]
         return isinstance(backend, HasProfiler) and backend.profiles(backend.variant(match.variant))
 
     pairs = [((match.backend, plain_name(match.variant)), match) for match in matches if profiled(match)]
-    plain = by_key((engine, match) for engine, match in pairs if not match.rewrites)
-    rewritten = by_key((engine, match) for engine, match in pairs if match.rewrites)
+    plain = multimap((engine, match) for engine, match in pairs if not match.rewrites)
+    rewritten = multimap((engine, match) for engine, match in pairs if match.rewrites)
     requests = []
 
     def parts(engine: Engine) -> list[NodeSet]:

@@ -13,8 +13,8 @@ from collage_evo.backends.select import arithmetic_of
 from collage_evo.backends.variants import DEFAULT, Variant
 from collage_evo.graph.ir.graph import Graph, GraphCache, NodeSet, Tensor, members
 from collage_evo.graph.ir.operators import HEAVY
-from collage_evo.grouping import by_key
 from collage_evo.hardware.cores import own_cores
+from collage_evo.multimap import multimap
 from collage_evo.precision.transforms.edits import Numerics
 
 MOST_FLUSH_BYTES = 64 * 2**20
@@ -63,14 +63,14 @@ class _Touched:
 
     def __init__(self, graph: Graph, widths: Widths) -> None:
         self._graph, self._widths = graph, widths
-        self._users = by_key(
+        self._users = multimap(
             (name, node.index)
             for node in graph.nodes
             for name in dict.fromkeys(filter(None, (*node.inputs, *node.outputs)))  # an omitted one has no name
         )
         """Who reads or makes each tensor, ascending."""
         heavy = (node for node in graph.nodes if node.op_type in HEAVY)
-        self._as_weights = by_key((name, node.index) for node in heavy for name in node.inputs[1:2])
+        self._as_weights = multimap((name, node.index) for node in heavy for name in node.inputs[1:2])
         """Who of these reads it as the weights of a heavy operator."""
         self._changes = np.zeros(len(graph.nodes) + 1, np.int64)
         """By how many bytes what is needed at each node differs from what the one before it needs."""

@@ -15,8 +15,8 @@ from collage_evo.errors import InputError
 from collage_evo.genome.cover.dynamic_program import known_cover
 from collage_evo.genome.genome import Genome
 from collage_evo.genome.space import SearchSpace
-from collage_evo.graph.ir.graph import NodeSet, members
-from collage_evo.grouping import by_key
+from collage_evo.graph.ir.graph import members, union, unions
+from collage_evo.multimap import multimap
 from collage_evo.patterns.match import Placement, Region
 from collage_evo.precision.transforms.edits import joined
 
@@ -215,7 +215,7 @@ def assemble(order: Sequence[int], merges: Sequence[int], space: SearchSpace) ->
 def _regions(order: Sequence[int], groups: _Groups, position_of: Sequence[int], space: SearchSpace) -> Placement:
     # Named by their first match, so that the order of regions does not depend on the order of merges.
     first: dict[int, int] = {}
-    inside = by_key((first.setdefault(groups.find(place), place), match) for place, match in enumerate(order))
+    inside = multimap((first.setdefault(groups.find(place), place), match) for place, match in enumerate(order))
     after: dict[int, set[int]] = {group: set() for group in inside}
     waits = dict.fromkeys(inside, 0)
     for position, match in enumerate(order):
@@ -242,11 +242,7 @@ def _regions(order: Sequence[int], groups: _Groups, position_of: Sequence[int], 
 def _region(merged: tuple[int, ...], space: SearchSpace) -> Region:
     """The region of matches (indices) of one family."""
     backend, variant = space.matches[merged[0]].family
-    nodes = 0
-    parts: dict[str, NodeSet] = {}
     matches = [space.matches[index] for index in merged]
-    for match in matches:
-        nodes |= match.nodes
-        parts[match.variant] = parts.get(match.variant, 0) | match.nodes
+    parts = unions((match.variant, match.nodes) for match in matches)
     mixed = () if set(parts) == {variant} else tuple(sorted(parts.items()))
-    return Region(nodes, backend, variant, joined(match.edits for match in matches), merged, mixed)
+    return Region(union(parts.values()), backend, variant, joined(match.edits for match in matches), merged, mixed)

@@ -12,7 +12,8 @@ from collage_evo.errors import InputError, NotSearchable
 from collage_evo.genome.cost_model import CostModel, Engine, Flow, bordering, flows, predict
 from collage_evo.genome.layout import Layout
 from collage_evo.genome.outcome import Objective, Terms
-from collage_evo.graph.ir.graph import Graph, NodeSet, members
+from collage_evo.graph.ir.graph import Graph, NodeSet, members, unions
+from collage_evo.multimap import multimap
 from collage_evo.patterns.match import Match, Placement
 from collage_evo.policy import DEFAULT_POLICY, Policy
 from collage_evo.precision.quantise.arithmetic import Arithmetic
@@ -114,12 +115,9 @@ class SearchSpace:
     def written(self) -> Mapping[Engine, Mapping[Arithmetic, NodeSet]]:
         """The nodes into which each of :attr:`engines` writes each precision, where nothing is rewritten: all nodes
         of a rewritten site have the precision of its heavy operators."""
-        written: dict[Engine, dict[Arithmetic, NodeSet]] = {engine: {} for engine in self.engines}
-        for match in (self.matches[index] for index in self.usable if not self.matches[index].rewrites):
-            of_engine = written[bordering(match.engine)]
-            for kind, nodes in match.numerics:
-                of_engine[kind] = of_engine.get(kind, 0) | nodes
-        return written
+        plain = (self.matches[index] for index in self.usable if not self.matches[index].rewrites)
+        numerics = multimap((bordering(match.engine), part) for match in plain for part in match.numerics)
+        return {engine: unions(numerics.get(engine, ())) for engine in self.engines}
 
     def writes_more(self, engine: Engine, other: Engine) -> bool:
         """Whether ``engine`` writes the precisions of ``other``, and into more nodes."""

@@ -10,9 +10,9 @@ import onnx
 from onnx import numpy_helper, version_converter
 
 from collage_evo.errors import InputError
-from collage_evo.grouping import by_key
 from collage_evo.models.builder import IR_VERSION, OPSET
 from collage_evo.models.weights import BATCHNORM_PARTS, batchnorm_part, generator, layer_weight, normal
+from collage_evo.multimap import multimap
 
 _RECTIFIERS = {"Relu", "Clip"}
 _POOLS = {"MaxPool", "AveragePool", "GlobalAveragePool"}
@@ -69,7 +69,7 @@ class _Uses:
 
     def __init__(self, graph: onnx.GraphProto) -> None:
         self._maker = {name: node for node in graph.node for name in node.output}
-        self._readers = by_key((name, (node, place)) for node in graph.node for place, name in enumerate(node.input))
+        self._readers = multimap((name, (one, place)) for one in graph.node for place, name in enumerate(one.input))
         self._residual = any(node.op_type == "Sum" for node in graph.node)
 
     def fill(self, name: str, shape: tuple[int, ...], rng: np.random.Generator) -> np.ndarray:

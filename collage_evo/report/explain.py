@@ -10,8 +10,8 @@ from rich.console import Console
 from rich.table import Table
 
 from collage_evo.backends.variants import engine_name
-from collage_evo.grouping import by_key
 from collage_evo.hardware.target import CPU
+from collage_evo.multimap import multimap
 from collage_evo.report.console import new_table
 from collage_evo.report.result import RewrittenNodes
 
@@ -211,7 +211,7 @@ def print_region(explanation: RegionExplanation, console: Console) -> None:
     for answer in explanation.answers:
         if answer.reason:
             console.print(f"{answer.backend}: not as one piece: {answer.reason}", soft_wrap=True)
-        nodes = by_key(((one.op_type, one.reason), one.node) for one in answer.not_taken)
+        nodes = multimap(((one.op_type, one.reason), one.node) for one in answer.not_taken)
         for (op_type, reason), names in list(nodes.items())[:SHOWN_REASONS]:
             line = f"{answer.backend}: not {op_type} ({', '.join(names)}): {reason}"
             console.print(line, soft_wrap=True)

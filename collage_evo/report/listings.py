@@ -15,7 +15,7 @@ from collage_evo.backends.registry import Entry
 from collage_evo.codec import to_plain
 from collage_evo.errors import UnavailableError, printable
 from collage_evo.fitness.jobs import recorded_regions
-from collage_evo.grouping import by_key
+from collage_evo.multimap import multimap
 from collage_evo.patterns.match import Region
 from collage_evo.report.console import new_table
 from collage_evo.report.words import arithmetic, format_shapes
@@ -132,7 +132,7 @@ def print_backends(entries: Sequence[Entry], console: Console) -> None:
         if not entry.available:
             console.print(f"{entry.name}: {entry.reason}", soft_wrap=True)
         reasons = (((entry.device_of[variant], reason), variant) for variant, reason in entry.declined.items())
-        for (device, reason), variants in by_key(reasons).items():
+        for (device, reason), variants in multimap(reasons).items():
             what = f"{entry.name}: not on {device} as {', '.join(variants)}: {reason}"
             console.print(what, soft_wrap=True)
 

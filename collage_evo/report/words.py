@@ -11,7 +11,7 @@ from collage_evo.backends.select import arithmetic_of
 from collage_evo.backends.variants import DEFAULT, Arithmetic, engine_name, plain_name
 from collage_evo.errors import CollageError
 from collage_evo.genome.failure import Failure, Fault
-from collage_evo.grouping import by_key
+from collage_evo.multimap import multimap
 from collage_evo.search.evolution.origin import Origin, Way
 
 TINY = 1e-4
@@ -175,7 +175,7 @@ def format_shapes(shapes: Mapping[str, Sequence[int | str] | None]) -> str:
     the first input."""
     texts = {name: "any" if shape is None else f"[{', '.join(map(str, shape))}]" for name, shape in shapes.items()}
     parts = []
-    for written, names in by_key((text, name) for name, text in texts.items()).items():
+    for written, names in multimap((text, name) for name, text in texts.items()).items():
         many = len(names) > MOST_ALIKE
         parts += [f"{names[0]} and {len(names) - 1} more {written}"] if many else [f"{n} {written}" for n in names]
     return ", ".join(parts)

@@ -12,7 +12,7 @@ import onnx
 from collage_evo.graph.convert.static import captures
 from collage_evo.graph.ir.graph import Tensor
 from collage_evo.graph.ir.weights import bodies
-from collage_evo.grouping import by_key
+from collage_evo.multimap import multimap
 
 
 def is_composite(proto: onnx.NodeProto, tensors: Mapping[str, Tensor]) -> bool:
@@ -35,7 +35,7 @@ def grouped(protos: Sequence[onnx.NodeProto], tensors: Mapping[str, Tensor]) -> 
     if all(static for _, _, static in edges):
         return [[proto] for proto in protos]
     group_of = _strong_components(len(protos), edges)
-    members = by_key((group, index) for index, group in enumerate(group_of))
+    members = multimap((group, index) for index, group in enumerate(group_of))
     before: dict[int, set[int]] = {group: set() for group in group_of}
     for source, reader, _ in edges:
         before[group_of[reader]] |= {group_of[source]} - {group_of[reader]}

@@ -16,7 +16,7 @@ import onnx
 
 from collage_evo.graph.ir.graph import post_order
 from collage_evo.graph.ir.weights import bodies
-from collage_evo.grouping import by_key
+from collage_evo.multimap import multimap
 
 _SHAPES = frozenset({"Shape", "Size"})
 """Constant where shapes are static, whatever they read."""
@@ -94,7 +94,7 @@ class _File:
 
     @cached_property
     def readers(self) -> dict[str, list[int]]:
-        return by_key((name, index) for index, node in enumerate(self.nodes) for name in node.inputs)
+        return multimap((name, index) for index, node in enumerate(self.nodes) for name in node.inputs)
 
     def readers_of(self, index: int) -> list[int]:
         """The nodes that read what a node makes."""

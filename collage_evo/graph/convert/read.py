@@ -14,7 +14,7 @@ from collage_evo.graph.convert.composite import grouped, is_composite
 from collage_evo.graph.convert.static import captures
 from collage_evo.graph.ir.graph import COMPOSITE, OPAQUE, Graph, Node, Tensor, post_order
 from collage_evo.graph.ir.weights import array_of
-from collage_evo.grouping import by_key
+from collage_evo.multimap import multimap
 
 
 def build_graph(model: onnx.ModelProto) -> Graph:
@@ -81,7 +81,7 @@ def _nodes(
     protos = [proto for group in groups for proto in group]
     names = dict(zip(map(id, protos), _unique_names(protos), strict=True))
     read = ((index, name) for index, group in enumerate(groups) for proto in group for name in _read(proto))
-    readers = by_key((name, index) for index, name in read)
+    readers = multimap((name, index) for index, name in read)
     for index, group in enumerate(groups):
         first, *rest = group
         name = names[id(first)]

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Hashable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property, reduce, update_wrapper
 from operator import or_
@@ -12,12 +12,13 @@ from typing import TYPE_CHECKING, Annotated, Any, Concatenate, Generic, ParamSpe
 import numpy as np
 
 from collage_evo.codec import As
-from collage_evo.grouping import by_key
+from collage_evo.multimap import multimap
 
 if TYPE_CHECKING:
     import onnx
 
 P = ParamSpec("P")
+K = TypeVar("K", bound=Hashable)
 T = TypeVar("T")
 
 NodeSet = Annotated[int, As(lambda nodes: f"{nodes:x}", lambda text: nodes_from(text))]
@@ -58,6 +59,11 @@ def node_set(indices: Iterable[int]) -> NodeSet:
 def union(sets: Iterable[NodeSet]) -> NodeSet:
     """All that is in one of ``sets``."""
     return reduce(or_, sets, 0)
+
+
+def unions(pairs: Iterable[tuple[K, NodeSet]]) -> dict[K, NodeSet]:
+    """The union of the sets of each key in ``pairs`` of key and set."""
+    return {key: union(sets) for key, sets in multimap(pairs).items()}
 
 
 def post_order(starts: Iterable[int], following: Callable[[int], Sequence[int]]) -> list[int]:
@@ -154,7 +160,7 @@ class Graph:
     def consumers(self) -> Mapping[str, tuple[int, ...]]:
         """The nodes that read each tensor, ascending; none for a tensor that no node reads."""
         read = ((name, node.index) for node in self.nodes for name in dict.fromkeys(filter(None, node.inputs)))
-        return {name: tuple(nodes) for name, nodes in by_key(read).items()}
+        return {name: tuple(nodes) for name, nodes in multimap(read).items()}
 
     @cached_property
     def pred(self) -> tuple[NodeSet, ...]:

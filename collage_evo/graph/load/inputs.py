@@ -15,7 +15,7 @@ from collage_evo.errors import InputError
 from collage_evo.graph.ir.graph import Graph
 from collage_evo.graph.ir.weights import array_of
 from collage_evo.graph.load.data import given_inputs
-from collage_evo.grouping import by_key
+from collage_evo.multimap import multimap
 
 _RELAYS = {"Cast", "Concat", "Expand", "Identity", "Reshape", "Slice", "Squeeze", "Transpose", "Unsqueeze"}
 """Operators that preserve an index."""
@@ -170,7 +170,7 @@ class _IndexBounds:
             for attribute in node.attribute
             if node.op_type == "Constant" and attribute.name == "value"
         }
-        self._readers = by_key((name, (node, place)) for node in proto.node for place, name in enumerate(node.input))
+        self._readers = multimap((name, (one, place)) for one in proto.node for place, name in enumerate(one.input))
 
     def of(self, name: str) -> int | None:
         """The least number of entries among the tables that ``name`` indexes, or None if it indexes none."""

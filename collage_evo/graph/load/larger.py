@@ -12,7 +12,7 @@ from collage_evo.errors import InputError
 from collage_evo.graph.load.data import given_inputs
 from collage_evo.graph.load.shapes import open_axes
 from collage_evo.graph.reference.reference import Reference
-from collage_evo.grouping import by_key
+from collage_evo.multimap import multimap
 
 Values = Mapping[str, Any]
 
@@ -25,7 +25,7 @@ def larger_inputs(
 
     Axes of one name in the file are one size; nameless ones are one if they have the same number.
     """
-    axes = by_key(
+    axes = multimap(
         (value.type.tensor_type.shape.dim[axis].dim_param or f"size {axis}", (name, axis))
         for name, value in given_inputs(model).items()
         for axis in open_axes(value)

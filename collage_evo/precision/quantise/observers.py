@@ -16,7 +16,7 @@ import onnx
 from onnx import TensorProto, helper, numpy_helper
 
 from collage_evo.graph.ir.graph import Graph
-from collage_evo.grouping import by_key
+from collage_evo.multimap import multimap
 from collage_evo.precision.quantise.rules import Range, Ranges, corrected_axis
 
 _AXES_READ = 18
@@ -73,7 +73,7 @@ class Observation:
                 axes = numpy_helper.from_array(np.array(others, np.int64), f"axes of {name}")
                 model.graph.initializer.append(axes)
                 _show(model.graph, "ReduceMean", [name, axes.name], [None])
-        showing = by_key((node.input[0], node) for node in model.graph.node)
+        showing = multimap((node.input[0], node) for node in model.graph.node)
         nodes = [node for name in graph.inputs for node in showing.get(name, ())]
         for node in graph.model.graph.node:
             nodes += [node, *(reader for name in node.output for reader in showing.get(name, ()))]
@@ -107,5 +107,5 @@ def _averaged(graph: Graph, names: Collection[str]) -> dict[str, int]:
 
     Excludes tensors whose readers differ in the axis."""
     found = ((node.inputs[0], corrected_axis(graph, node)) for node in graph.nodes if node.inputs)
-    axes = by_key((name, axis) for name, axis in found if axis is not None)
+    axes = multimap((name, axis) for name, axis in found if axis is not None)
     return {name: axes[name][0] for name in names if len({*axes.get(name, ())}) == 1}

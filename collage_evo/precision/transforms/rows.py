@@ -20,8 +20,8 @@ from onnx import helper
 
 from collage_evo.graph.ir.graph import Graph, Node, NodeSet, members, node_set
 from collage_evo.graph.ir.operators import CONTRIBUTED
-from collage_evo.grouping import by_key
 from collage_evo.hardware.processor import this_machine
+from collage_evo.multimap import multimap
 from collage_evo.precision.quantise.rounded import RoundedWeights, rounded_weights, usual_scales
 from collage_evo.precision.quantise.rules import Ranges, constant_products, weight_axis
 from collage_evo.precision.transforms.transform import Data, Draft, Operators, Transform, Trial
@@ -58,7 +58,7 @@ class Rows(Transform):
         graph = draft.graph
         products = {draft.made_by(1 << index)[0]: graph.nodes[index] for index in members(nodes)}
         protos = (proto for proto in draft.model.graph.node if proto.output[0] in products)
-        readers = by_key((proto.input[0], proto.name) for proto in protos)
+        readers = multimap((proto.input[0], proto.name) for proto in protos)
 
         def written(proto: onnx.NodeProto) -> Operators:
             operators, constants = _product(graph, products[proto.output[0]], proto)

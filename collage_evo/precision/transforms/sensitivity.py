@@ -31,7 +31,7 @@ from collage_evo.graph.ir.operators import CONTRIBUTED, HEAVY
 from collage_evo.graph.ir.weights import is_heavy
 from collage_evo.graph.reference.distance import counted_distances, holds_labels
 from collage_evo.graph.reference.reference import Reference
-from collage_evo.grouping import by_key
+from collage_evo.multimap import multimap
 from collage_evo.precision.quantise.arithmetic import Arithmetic
 from collage_evo.precision.quantise.rules import Ranges
 from collage_evo.precision.quantise.scales import Scale
@@ -230,8 +230,8 @@ def _in_order(trials: Sequence[_Trial]) -> list[_Trial]:
     bits. Of 31 untried products of a Swin-T, two add 0.7 % each, where the median is 0.05 %.
     """
     ranks: dict[_Trial, int] = {}
-    for group in by_key((trial.group, trial) for trial in random.Random(0).sample(trials, len(trials))).values():
-        kinds = by_key((trial.kinds[0], trial) for trial in group)
+    for group in multimap((trial.group, trial) for trial in random.Random(0).sample(trials, len(trials))).values():
+        kinds = multimap((trial.kinds[0], trial) for trial in group)
         coarse = Counter(trial.kinds[-1] for one in kinds.values() for trial in one)
         copies: list[list[_Trial | None]] = []
         for one in sorted(kinds.values(), key=len, reverse=True):
@@ -350,8 +350,8 @@ def _complete(graph: Graph, trials: Sequence[_Trial], errors: Mapping[_Trial, fl
     sensitivities = Sensitivities()
     sensitivities.estimated = len(trials) - len(errors)
     in_order = sorted(errors, key=attrgetter("node"))
-    of_kind = by_key(((one.transform, *kind), one) for one in in_order for kind in enumerate(one.kinds))
-    of_group = by_key((one.group, errors[one]) for one in in_order)
+    of_kind = multimap(((one.transform, *kind), one) for one in in_order for kind in enumerate(one.kinds))
+    of_group = multimap((one.group, errors[one]) for one in in_order)
 
     def estimate(trial: _Trial) -> float:
         found = (of_kind.get((trial.transform, level, kind)) for level, kind in enumerate(trial.kinds))

@@ -1,4 +1,4 @@
-"""Grouping of values by a key."""
+"""Multimap: several values for each key."""
 
 from __future__ import annotations
 
@@ -9,9 +9,9 @@ K = TypeVar("K", bound=Hashable)
 V = TypeVar("V")
 
 
-def by_key(pairs: Iterable[tuple[K, V]]) -> dict[K, list[V]]:
+def multimap(pairs: Iterable[tuple[K, V]]) -> dict[K, list[V]]:
     """The values of each key in ``pairs`` of key and value, both in the order of their first appearance."""
-    groups: dict[K, list[V]] = {}
+    values_of: dict[K, list[V]] = {}
     for key, value in pairs:
-        groups.setdefault(key, []).append(value)
-    return groups
+        values_of.setdefault(key, []).append(value)
+    return values_of
