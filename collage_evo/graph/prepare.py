@@ -159,7 +159,7 @@ def prepare_model(
         )
     edges = decided(edges, moving)
     declared = tuple(deepcopy(value) for value in (loaded.dynamic or model).graph.output)
-    seen, *elsewhere = (observe(model, feeds, threads) for feeds, _ in _distinct_shapes(pairs))
+    seen, *elsewhere = (observe(model, feeds, threads) for feeds in _showing_sizes(pairs))
     types, wrong = static_types(model, seen, elsewhere), _wrongly_declared(model, seen)
     if wrong or not all(declared_tensor(value.name, value.type).static for value in model.graph.output):
         annotate(model, types)
@@ -406,7 +406,7 @@ def searchable(model: PreparedModel, threads: int) -> SearchableModel:
         error = max((one for name, one in moved.items() if not model.excused[name].explains(one)), default=0.0)
         if error <= least:
             origin = name_nodes(model.original, normalised)
-            seen, *others = (observe(normalised, feeds, threads) for feeds, _ in distinct)
+            seen, *others = (observe(normalised, feeds, threads) for feeds in _showing_sizes(distinct))
             annotate(normalised, static_types(normalised, seen, others))
             if model.unchecked:
                 normalised.metadata_props.add(key=UNCHECKED_BRANCHES, value=", ".join(model.unchecked))
@@ -423,6 +423,24 @@ def _distinct_shapes(references: Sequence[tuple[Values, Values]]) -> list[tuple[
     for feeds, expected in references:
         first.setdefault(tuple(getattr(value, "shape", ()) for value in feeds.values()), (feeds, expected))
     return list(first.values())
+
+
+def _showing_sizes(references: Sequence[tuple[Values, Values]]) -> list[Values]:
+    """Inputs to observe types on: those of the first of ``references``, and of the others the smallest that together
+    show each size that differs from it in any. All others show the same, and large inputs take seconds each."""
+
+    def sizes(feeds: Values) -> set[tuple[str, int, int]]:
+        shapes = {name: getattr(value, "shape", ()) for name, value in feeds.items()}
+        return {(name, axis, size) for name, shape in shapes.items() for axis, size in enumerate(shape)}
+
+    first, *others = (feeds for feeds, _ in references)
+    chosen, shown = [first], set[tuple[str, int]]()
+    for feeds in sorted(others, key=lambda feeds: sum(getattr(value, "size", 0) for value in feeds.values())):
+        differing = {(name, axis) for name, axis, _ in sizes(feeds) - sizes(first)}
+        if not differing <= shown:
+            chosen.append(feeds)
+            shown |= differing
+    return chosen
 
 
 def _roundoff(types: StaticTypes) -> float:

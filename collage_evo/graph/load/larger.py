@@ -10,6 +10,7 @@ import onnx
 
 from collage_evo.errors import InputError
 from collage_evo.graph.load.data import given_inputs
+from collage_evo.graph.load.distribution import elements
 from collage_evo.graph.load.shapes import open_axes
 from collage_evo.graph.reference.reference import Reference
 from collage_evo.multimap import multimap
@@ -20,7 +21,7 @@ Values = Mapping[str, Any]
 def larger_inputs(
     model: onnx.ModelProto, samples: Sequence[Values], reference: Reference
 ) -> tuple[list[tuple[Values, Values]], list[str]]:
-    """The first of ``samples``, repeated once along each open size that all of them share, with the outputs of
+    """The smallest of ``samples``, repeated once along each open size that all of them share, with the outputs of
     ``reference``, as far as it runs; and a note for each size that it refuses.
 
     Axes of one name in the file are one size; nameless ones are one if they have the same number.
@@ -31,9 +32,10 @@ def larger_inputs(
         for axis in open_axes(value)
         if len({np.shape(sample[name])[axis] for sample in samples}) == 1
     )
+    smallest = min(samples, key=lambda sample: elements({name: np.shape(sample[name]) for name in sample}))
     pairs, notes = list[tuple[Values, Values]](), list[str]()
     for size, places in axes.items():
-        feeds = dict(samples[0])
+        feeds = dict(smallest)
         for name, axis in places:
             feeds[name] = np.concatenate([feeds[name]] * 2, axis)
         try:
