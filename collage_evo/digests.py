@@ -11,7 +11,7 @@ import contextlib
 import hashlib
 import os
 import time
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from contextvars import ContextVar
 from io import BufferedReader
 from pathlib import Path
@@ -27,6 +27,11 @@ _DIGITS = 64
 
 _memory: ContextVar[Path | None] = ContextVar("memory", default=None)
 """A directory with a file for each digest that this thread may rely on: threads of a user's own do not."""
+
+
+def digest_of_lines(lines: Iterable[str]) -> str:
+    """32 hexadecimal digits, the same for the same ``lines``."""
+    return hashlib.sha256("\n".join(lines).encode()).hexdigest()[:32]
 
 
 @contextlib.contextmanager

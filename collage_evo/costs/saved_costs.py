@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-import hashlib
 from collections.abc import Mapping
 from dataclasses import dataclass
 
 from collage_evo.backends.enumerate import Matches
 from collage_evo.costs.matches import CostTable
+from collage_evo.digests import digest_of_lines
 from collage_evo.errors import DamagedFile
 from collage_evo.files import MADE_AGAIN, Stored
 from collage_evo.genome.cost_model import Border, Copies, CostModel, Engine
@@ -105,7 +105,7 @@ def costs_key(graph: Graph, matches: Matches, target: Target, policy: Policy = D
     parts = [target.digest, content_hash(graph, graph.all_nodes)]
     parts += sorted(map(_text, matches.matches))
     parts += filter(None, [policy.text])
-    return hashlib.sha256("\n".join(parts).encode()).hexdigest()[:32]
+    return digest_of_lines(parts)
 
 
 def _text(match: Match) -> str:

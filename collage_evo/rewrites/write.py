@@ -5,12 +5,12 @@ Names are canonical as in ``graph/convert/extract.py``: equal regions rewritten 
 
 from __future__ import annotations
 
-import hashlib
 from collections.abc import Iterable, Mapping, Sequence
 
 import onnx
 from onnx import helper, numpy_helper
 
+from collage_evo.digests import digest_of_lines
 from collage_evo.errors import InputError
 from collage_evo.graph.convert.extract import (
     canonical_names,
@@ -89,13 +89,13 @@ def rewriting_key(graph: Graph, nodes: NodeSet, sites: Sites) -> str:
     for name, site in sites:
         _require_inside(nodes, name, site)
         parts.append(f"{name} {','.join(str(place[index]) for index in members(site))} {_content(graph, name, site)}")
-    return _digest(parts)
+    return digest_of_lines(parts)
 
 
 @GraphCache
 def _content(graph: Graph, name: str, site: NodeSet) -> str:
     """Digest of the replacement of ``site``, independent of its position."""
-    return _digest(_written(graph, site, _replacement(graph, site, name, site)))
+    return digest_of_lines(_written(graph, site, _replacement(graph, site, name, site)))
 
 
 def _written(graph: Graph, site: NodeSet, replacement: Replacement) -> Iterable[str]:
@@ -107,10 +107,6 @@ def _written(graph: Graph, site: NodeSet, replacement: Replacement) -> Iterable[
         steers = array.size == 1 or (array.size <= _SMALL and array.dtype.kind in "iub")
         value = array.tobytes().hex() if steers else ""
         yield f"{names[name]} {array.dtype}{list(array.shape)}{value}"
-
-
-def _digest(parts: Iterable[str]) -> str:
-    return hashlib.sha256("\n".join(parts).encode()).hexdigest()[:32]
 
 
 def _replacement(graph: Graph, nodes: NodeSet, name: str, site: NodeSet) -> Replacement:

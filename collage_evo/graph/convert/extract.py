@@ -15,6 +15,7 @@ import numpy as np
 import onnx
 from onnx import helper, numpy_helper
 
+from collage_evo.digests import digest_of_lines
 from collage_evo.graph.convert.static import captures
 from collage_evo.graph.ir.graph import COMPOSITE, OPAQUE, Graph, GraphCache, Node, NodeSet, Tensor, members
 from collage_evo.graph.ir.weights import content_digest, is_placed
@@ -105,7 +106,7 @@ def structural_hash(graph: Graph, nodes: NodeSet) -> str:
     Covers operators, attributes, wiring, types and shapes, which tensors leave, and the values of constants that
     determine behaviour (scalars, integers up to 64 elements), but not of weights.
     """
-    return _digest(_structure(graph, _region(graph, nodes)))
+    return digest_of_lines(_structure(graph, _region(graph, nodes)))
 
 
 def content_hash(graph: Graph, nodes: NodeSet) -> str:
@@ -115,7 +116,7 @@ def content_hash(graph: Graph, nodes: NodeSet) -> str:
     """
     region = _region(graph, nodes)
     weights = [constant_digest(graph, name) for name in region.constants]
-    return _digest([*_structure(graph, region), *weights])
+    return digest_of_lines([*_structure(graph, region), *weights])
 
 
 def _structure(graph: Graph, region: _Region) -> list[str]:
@@ -172,10 +173,6 @@ def constant_digest(graph: Graph, name: str) -> str:
     """Digest of the content of the constant ``name``, independent of its name."""
     array = graph.constants[name]
     return hashlib.sha256(_content(array)).hexdigest() if array.dtype == object else content_digest(array)
-
-
-def _digest(parts: list[str]) -> str:
-    return hashlib.sha256("\n".join(parts).encode()).hexdigest()[:32]
 
 
 def declare(tensor: Tensor, name: str) -> onnx.ValueInfoProto:

@@ -5,13 +5,13 @@ Names are canonical as in ``graph/convert/extract.py``: equal regions with equal
 
 from __future__ import annotations
 
-import hashlib
 from collections.abc import Sequence
 
 import numpy as np
 import onnx
 from onnx import helper
 
+from collage_evo.digests import digest_of_lines
 from collage_evo.graph.convert.extract import canonical_names, extract, import_domains, put_operators
 from collage_evo.graph.ir.graph import Graph, Node, NodeSet, members
 from collage_evo.graph.ir.operators import HEAVY
@@ -49,23 +49,19 @@ def quantisation_key(graph: Graph, nodes: NodeSet, quantised: NodeSet, ranges: R
     names = canonical_names(graph, nodes)
     scales = sorted(f"{names[name]} {_scale_text(scale)}" for name, scale in plan.scales.items())
     means = [f"{names[graph.nodes[index].outputs[0]]} {plan.means[index]}" for index in sorted(plan.means)]
-    return _digest([structure_key(graph, nodes, quantised, form), *scales, *means])
+    return digest_of_lines([structure_key(graph, nodes, quantised, form), *scales, *means])
 
 
 def structure_key(graph: Graph, nodes: NodeSet, quantised: NodeSet, form: Int8Form) -> str:
     """Text that a structural hash must cover besides the region: the nodes in int8."""
     places = [str(place) for place, index in enumerate(members(nodes)) if quantised >> index & 1]
     saturating = ["weights fit sums of pairs"] if this_machine().saturates_int8 else []
-    return _digest([_VERSION, *saturating, form.name, *places])
+    return digest_of_lines([_VERSION, *saturating, form.name, *places])
 
 
 def _scale_text(scale: Scale) -> str:
     signed = " signed" if scale.zero_point.dtype == np.int8 else ""
     return f"{scale.scale.tobytes().hex()} {scale.zero_point}{signed}"
-
-
-def _digest(parts: Sequence[str]) -> str:
-    return hashlib.sha256("\n".join(parts).encode()).hexdigest()[:32]
 
 
 _VERSION = "products read numbers from zero, corrected biases know of padding, convolutions read what is padded"
