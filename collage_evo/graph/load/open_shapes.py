@@ -75,18 +75,28 @@ class OpenShapes:
     @property
     def varying(self) -> dict[str, Dimension]:
         """Dimensions of several sizes, by name."""
-        return {one.name: one for dimensions in self.inputs.values() for one in dimensions if one.varies}
+        return {
+            dimension.name: dimension
+            for dimensions in self.inputs.values()
+            for dimension in dimensions
+            if dimension.varies
+        }
 
     @property
     def sizes(self) -> dict[str, list[int | None]]:
         """The size of each axis of each input, None for one that varies."""
-        return {name: [None if one.varies else one.low for one in several] for name, several in self.inputs.items()}
+        return {
+            name: [None if dimension.varies else dimension.low for dimension in several]
+            for name, several in self.inputs.items()
+        }
 
     @property
     def written(self) -> dict[str, list[int | str]]:
         """The size of each axis of each input, or its range."""
-        sizes = {one: str(one) if one.varies else one.low for several in self.inputs.values() for one in several}
-        return {name: [sizes[one] for one in several] for name, several in self.inputs.items()}
+        return {
+            name: [str(dimension) if dimension.varies else dimension.low for dimension in several]
+            for name, several in self.inputs.items()
+        }
 
     @property
     def smallest(self) -> Shapes:
@@ -96,12 +106,13 @@ class OpenShapes:
     @property
     def largest(self) -> Shapes:
         """All sizes at the upper end."""
-        return self.shapes({name: one.high for name, one in self.varying.items()})
+        return self.shapes({name: dimension.high for name, dimension in self.varying.items()})
 
     def shapes(self, sizes: Mapping[str, int]) -> Shapes:
         """Shapes with these ``sizes`` of dimensions, by name; others have their lowest."""
         return {
-            name: [sizes.get(one.name, one.low) for one in dimensions] for name, dimensions in self.inputs.items()
+            name: [sizes.get(dimension.name, dimension.low) for dimension in dimensions]
+            for name, dimensions in self.inputs.items()
         }
 
     def drawn(self, count: int, seed: int) -> tuple[Shapes, ...]:
@@ -114,15 +125,17 @@ class OpenShapes:
         """
         rng = np.random.default_rng(seed)
         sizes: dict[str, list[int]] = {}
-        for name, one in self.varying.items():
+        for name, dimension in self.varying.items():
             parts = (rng.permutation(count) + rng.uniform(size=count)) / count
-            sizes[name] = list(map(one.at, one.low * ((one.high + one.step) / one.low) ** parts))
+            sizes[name] = list(
+                map(dimension.at, dimension.low * ((dimension.high + dimension.step) / dimension.low) ** parts)
+            )
         return tuple(self.shapes({name: drawn[k] for name, drawn in sizes.items()}) for k in range(count))
 
     def outside(self, shapes: Mapping[str, Sequence[int]]) -> str:
         """The first size of ``shapes`` that is outside of its range, in words; empty if there is none."""
         for name, dimensions in self.inputs.items():
-            for one, size in zip(dimensions, shapes[name], strict=True):
-                if one.at(size) != size:
-                    return f"{name} {list(shapes[name])}, outside of {one.name or name}: {one}"
+            for dimension, size in zip(dimensions, shapes[name], strict=True):
+                if dimension.at(size) != size:
+                    return f"{name} {list(shapes[name])}, outside of {dimension.name or name}: {dimension}"
         return ""

@@ -40,16 +40,18 @@ def shapes_in_ranges(model: onnx.ModelProto, sizes: Mapping[str, Any]) -> OpenSh
     }
     by_input = {name: [_read(name, size) for size in several] for name, several in lists.items()}
     for end in ("low", "high"):
-        check_shapes(model, {name: [getattr(one, end) for one in several] for name, several in by_input.items()})
+        check_shapes(
+            model, {name: [getattr(dimension, end) for dimension in several] for name, several in by_input.items()}
+        )
     for name, several in by_input.items():
-        for param, one in zip(_params(inputs[name]), several, strict=False):
-            by_name.setdefault(param, one)
+        for param, dimension in zip(_params(inputs[name]), several, strict=False):
+            by_name.setdefault(param, dimension)
     by_name.pop("", None)
     ranges: dict[str, list[tuple[int, ...]]] = {}
     for name, value in inputs.items():
         found: list[Dimension | None] = list(by_input.get(name, ()))
         found = found or [_declared(dim) or by_name.get(dim.dim_param) for dim in _dims(value)]
-        ranges[name] = [(one.low, one.high, one.step) for one in found if one]
+        ranges[name] = [(dimension.low, dimension.high, dimension.step) for dimension in found if dimension]
         if len(ranges[name]) < len(found) or not (found or value.type.tensor_type.HasField("shape")):
             raise InputError(f"model.shapes lacks sizes of {name}: {written(value)}: give a size or a range of each")
     shapes = _joined(inputs, ranges, lambda range_: Dimension(range_[0], range_[1], step=range_[2]))
@@ -63,7 +65,7 @@ def shapes_of_samples(model: onnx.ModelProto, samples: Sequence[Mapping[str, Seq
     Axes of open size are one dimension if they have the same size in each sample, and the same name or place.
     """
     inputs = {name: value for name, value in given_inputs(model).items() if name in samples[0]}
-    sizes = {name: list(zip(*(one[name] for one in samples), strict=True)) for name in inputs}
+    sizes = {name: list(zip(*(sample[name] for sample in samples), strict=True)) for name in inputs}
     return _joined(inputs, sizes, lambda several: Dimension(min(several), max(several)))
 
 
@@ -89,7 +91,7 @@ def _joined(
             new = dimension(several)
             if not (_dims(value) and _declared(_dims(value)[axis])):
                 # Exporters give one name to sizes that differ.
-                named = param and param not in {one.name for one in joined.values()}
+                named = param and param not in {other.name for other in joined.values()}
                 new = replace(new, name=param if named else f"{name}[{axis}]")
                 new = joined.setdefault((param or f"axis {axis}", several), new)
             dimensions.append(new)

@@ -54,12 +54,12 @@ class Trial:
         """The last shapes that run on the way from sizes that ``ran`` to others that were ``refused``, one dimension
         by itself, in words; empty if each runs by itself."""
         for name in refused:
-            one = shapes.varying[name]
-            good, bad = ran.get(name, one.low), refused[name]
+            dimension = shapes.varying[name]
+            good, bad = ran.get(name, dimension.low), refused[name]
             if not self.refusal(shapes.shapes({**ran, name: bad})):
                 continue
-            while bad - good > one.step:
-                middle = one.at((good + bad) // 2)
+            while bad - good > dimension.step:
+                middle = dimension.at((good + bad) // 2)
                 runs = not self.refusal(shapes.shapes({**ran, name: middle}))
                 good, bad = (middle, bad) if runs else (good, middle)
             return f"the model runs up to {name} {good}, as {listed(shapes.shapes({**ran, name: good}))}"
@@ -76,9 +76,11 @@ def require_range(trial: Trial, shapes: OpenShapes, memory_bytes: float) -> None
         InputError: it does not; the message has the limit, or the size that does not run, and ONNX Runtime's reason.
     """
     peak, before, ran, varying = PeakMemory(), 0, dict[str, int](), shapes.varying
-    doublings = max((((one.high - 1) // one.low).bit_length() for one in varying.values()), default=0)
+    doublings = max(
+        (((dimension.high - 1) // dimension.low).bit_length() for dimension in varying.values()), default=0
+    )
     for k in range(doublings + 1):
-        sizes = {name: one.at(one.low << k) for name, one in varying.items()}
+        sizes = {name: dimension.at(dimension.low << k) for name, dimension in varying.items()}
         now = max(peak.bytes, LITTLE)
         if before and now * now / before > memory_bytes:
             ends = f"larger inputs than {listed(shapes.shapes(ran))} do not fit into memory"
@@ -89,7 +91,9 @@ def require_range(trial: Trial, shapes: OpenShapes, memory_bytes: float) -> None
             words = limit or f"the model does not run on {listed(shapes.shapes(sizes))}"
             raise InputError(f"model.shapes: {words}: give a range that it takes ({reason})")
         ran = sizes
-    between = shapes.shapes({name: one.at(math.isqrt(one.low * one.high)) for name, one in varying.items()})
+    between = shapes.shapes(
+        {name: dimension.at(math.isqrt(dimension.low * dimension.high)) for name, dimension in varying.items()}
+    )
     if reason := trial.refusal(between):
         raise InputError(
             f"model.shapes: the model runs at both ends of the range, but not on {listed(between)}: if it takes "
@@ -119,7 +123,9 @@ def require_samples(
             trial, limit = Trial(model, reference), ""
             between = shapes_of_samples(model, [shapes[order[0]], shapes[number]])
             if trial.refusal(shapes[number]) and not trial.refusal(between.smallest):
-                limit = trial.limit(between, {}, {name: one.high for name, one in between.varying.items()})
+                limit = trial.limit(
+                    between, {}, {name: dimension.high for name, dimension in between.varying.items()}
+                )
             words = f"{listed(shapes[number])}: {limit or 'the model does not run on it'}"
             raise InputError(f"sample {number} of {where} has {words}: leave it out of the data ({error})") from error
 
