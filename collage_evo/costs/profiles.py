@@ -118,13 +118,8 @@ def convex_parts(graph: Graph, nodes: NodeSet) -> list[NodeSet]:
     for depth in sorted({level[index] for index in members(nodes)}):
         left = sum(1 << index for index in members(nodes) if level[index] == depth)
         while left:
-            part, reached = 0, left & -left
-            while reached:
-                part |= reached
-                around = union(graph.pred[index] | graph.succ[index] for index in members(reached))
-                reached = around & left & ~part
-            parts.append(part)
-            left &= ~part
+            parts.append(graph.connected_part(left))
+            left &= ~parts[-1]
     return parts
 
 

@@ -19,8 +19,9 @@ from collage_evo.graph.convert.extract import (
     put_operators,
     renamed_node,
 )
+from collage_evo.graph.convert.read import declared_tensor
 from collage_evo.graph.convert.static import captures
-from collage_evo.graph.ir.graph import Graph, GraphCache, NodeSet, Tensor, members
+from collage_evo.graph.ir.graph import Graph, GraphCache, NodeSet, Tensor, members, post_order
 from collage_evo.rewrites.catalogue import rewrite_named
 from collage_evo.rewrites.rewrite import Replacement
 from collage_evo.rewrites.sites import Sites
@@ -177,7 +178,8 @@ def _inner(graph: Graph, site: NodeSet, rewrite: str, replacement: Replacement) 
         inferred = onnx.shape_inference.infer_shapes(model, strict_mode=True, data_prop=True).graph
     except Exception as error:  # exceptions of several kinds, each a fault of the rewrite
         raise InputError(f"{rewrite}: what it writes is no ONNX graph: {' '.join(str(error).split())}") from error
-    types_inferred = {value.name: _tensor(value) for value in (*inferred.value_info, *inferred.output)}
+    declared = (declared_tensor(value.name, value.type) for value in (*inferred.value_info, *inferred.output))
+    types_inferred = {tensor.name: tensor for tensor in declared if tensor.static}
     for name in leaving:
         if (tensor := types_inferred.get(name)) is not None and tensor != graph.tensors[name]:
             raise InputError(f"{rewrite}: it makes {tensor.dtype}{list(tensor.shape)} of {name}")
@@ -192,15 +194,6 @@ def _inner(graph: Graph, site: NodeSet, rewrite: str, replacement: Replacement) 
     return {name: tensor for name, tensor in inner.items() if tensor is not None}
 
 
-def _tensor(value: onnx.ValueInfoProto) -> Tensor | None:
-    """Its type; None where that is not fully known."""
-    kind = value.type.tensor_type
-    sizes = [dim.dim_value for dim in kind.shape.dim if dim.HasField("dim_value")]
-    if not kind.elem_type or not kind.HasField("shape") or len(sizes) < len(kind.shape.dim):
-        return None
-    return Tensor(value.name, helper.tensor_dtype_to_np_dtype(kind.elem_type).name, tuple(sizes))
-
-
 def _runnable(protos: Sequence[onnx.NodeProto]) -> list[onnx.NodeProto]:
     """Operators in an order in which they can run, the given one where it is free.
 
@@ -208,26 +201,13 @@ def _runnable(protos: Sequence[onnx.NodeProto]) -> list[onnx.NodeProto]:
         InputError: some wait for each other: two sites, each convex, may be entwined.
     """
     maker = {name: place for place, proto in enumerate(protos) for name in proto.output if name}
-    order: list[onnx.NodeProto] = []
-    done: set[int] = set()
-    waiting: set[int] = set()
-    for start in range(len(protos)):
-        stack = [start]
-        while stack:
-            place = stack[-1]
-            if place in done:
-                stack.pop()
-                continue
-            reads = (*protos[place].input, *sorted(captures(protos[place])))
-            before = [maker[name] for name in reads if name in maker and maker[name] not in done]
-            if not before:
-                stack.pop()
-                waiting.discard(place)
-                done.add(place)
-                order.append(protos[place])
-                continue
-            if place in waiting and any(one in waiting for one in before):
-                raise InputError("rewritten operators would wait for each other")
-            waiting.add(place)
-            stack.append(before[0])
-    return order
+
+    def before(place: int) -> list[int]:
+        reads = (*protos[place].input, *sorted(captures(protos[place])))
+        return [maker[name] for name in reads if name in maker]
+
+    order = post_order(range(len(protos)), before)
+    position = {place: number for number, place in enumerate(order)}
+    if any(position[other] >= position[place] for place in order for other in before(place)):
+        raise InputError("rewritten operators would wait for each other")
+    return [protos[place] for place in order]

@@ -222,17 +222,12 @@ def _cones(
     graph, maker = normalised.graph, file.maker
     here = {name for node in graph.node for name in node.output}
     here |= {value.name for value in graph.input} | {tensor.name for tensor in graph.initializer}
-    cones = []
-    for group in groups:
-        reached: set[int] = set()
-        stack = [maker[name] for index in group for name in graph.node[index].output if name in maker]
-        while stack:
-            index = stack.pop()
-            if index not in reached:
-                reached.add(index)
-                stack += [maker[name] for name in file.nodes[index].inputs if name in maker and name not in here]
-        cones.append(sorted(reached))
-    return cones
+
+    def before(index: int) -> list[int]:
+        return [maker[name] for name in file.nodes[index].inputs if name in maker and name not in here]
+
+    outputs = ([name for index in group for name in graph.node[index].output] for group in groups)
+    return [sorted(post_order((maker[name] for name in names if name in maker), before)) for names in outputs]
 
 
 def _lenders(

@@ -218,14 +218,16 @@ class Graph:
 
     def is_connected(self, nodes: NodeSet) -> bool:
         """True when ``nodes`` is connected, edges taken without direction; the empty set is not."""
-        if not nodes:
-            return False
+        return bool(nodes) and self.connected_part(nodes) == nodes
+
+    def connected_part(self, nodes: NodeSet) -> NodeSet:
+        """The members that are connected with the first of ``nodes`` inside of them."""
         reached = frontier = nodes & -nodes
         while frontier:
             neighbours = _union(self.pred, frontier) | _union(self.succ, frontier)
             frontier = neighbours & nodes & ~reached
             reached |= frontier
-        return reached == nodes
+        return reached
 
     def branch(self, node: int) -> NodeSet:
         """The longest path through ``node`` on which nothing forks or joins."""
