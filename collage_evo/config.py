@@ -250,8 +250,8 @@ class SearchConfig(Section):
     )
     seconds: PositiveFloat | None = Field(
         None,
-        description="Budget of the genetic search, seconds; .inf for no limit. By default at most 90; without a "
-        "limit of evaluations less, down to 25, if the stages before it took long: the aim is three minutes for a "
+        description="Budget of the genetic search, seconds; .inf for no limit. By default at most 45; without a "
+        "limit of evaluations less, down to 15, if the stages before it took long: the aim is 100 seconds for a "
         "whole run, more for a slow model. More: more placements measured; most gain comes early.",
     )
     evaluations: PositiveInt | None = Field(None, description="Budget of measured placements. More: as with seconds.")
@@ -364,7 +364,7 @@ class Config(Section):
     effort: Effort = Field(
         "normal",
         description="How much time a run may take in all: quick is about half a minute for a network of 30 ms on one "
-        "thread, normal three minutes, thorough a quarter of an hour. It sets the defaults of other keys, which "
+        "thread, normal a hundred seconds, thorough a quarter of an hour. It sets the defaults of other keys, which "
         "config shows.",
     )
     time: Annotated[float, Field(ge=5.0)] | None = Field(

@@ -16,8 +16,8 @@ TIME = "time"
 USUAL: Mapping[str, float] = {
     "backends.seconds": 45.0,
     "accuracy.seconds": 20.0,
-    "costs.seconds": 30.0,
-    "final.seconds": 30.0,
+    "costs.seconds": 20.0,
+    "final.seconds": 20.0,
 }
 """Defaults of the keys that are seconds of one stage."""
 

@@ -25,7 +25,7 @@ from collage_evo.genome.failure import Failure, Fault
 from collage_evo.genome.outcome import Bounds, Outcome
 from collage_evo.hardware.processor import Processor, this_machine
 from collage_evo.hardware.target import Target
-from collage_evo.pruning import LONG_COMPILATION, SLOW_BASELINE, SLOW_VARIANTS, UNREACHABLE_PRECISION
+from collage_evo.pruning import EXACT_LIBRARY, LONG_COMPILATION, SLOW_BASELINE, SLOW_VARIANTS, UNREACHABLE_PRECISION
 from collage_evo.runtime.timing import TimingSettings
 
 USUAL = "onnxruntime"
@@ -35,6 +35,7 @@ FEW_RUNS = TimingSettings(warmup=1, min_runs=3, min_seconds=0.0, max_seconds=3.0
 _OVER = Failure(
     Fault.NO_TIME, "the time for baselines was over (--effort thorough has more)", rule=LONG_COMPILATION.name
 )
+_OUTDONE = replace(_OVER, rule=EXACT_LIBRARY.name)
 
 
 @dataclass(frozen=True)
@@ -86,13 +87,14 @@ def measure_baselines(
     it made (one, where a run takes long; none, where it was ended during the first), and a reason: the best in
     float32 counts, or for one in a lower precision that of any precision within the budget. A lower precision that
     cannot be the fastest of its library is not tried. After ``seconds`` only those that run most models well are
-    tried, and another that is unfinished by then is ended, unless nothing ran yet; after ``most_s`` none is, and any
+    tried (of float32, if a lower precision is likely to be faster, a part of them: ``EXACT_LIBRARY``), and another
+    that is unfinished by then is ended, unless nothing ran yet; after ``most_s`` none is, and any
     is ended. A last resort is measured if none before it is correct in float32. Those known to be ``far`` behind are
     not tried, for that reason.
     """
     setting = machine.setting
     measured: list[Baseline] = []
-    on, end, last = setting.target.digest, time.monotonic() + seconds, time.monotonic() + most_s
+    on, began = setting.target.digest, time.monotonic()
     with machine.exclusive(machine.sessions) as fresh_process:
         for backend, variant in _in_turn(backends, setting, measured):
             if variant.last_resort and any(b.exact and b.outcome.ok for b in measured):
@@ -104,17 +106,19 @@ def measure_baselines(
             why = _hopeless(measured, backend, variant, SLOW_VARIANTS.number * best_ms)
             safe_error = setting.policy.precision_spent * setting.limits.budget
             why = why or why_needless(measured, backend, variant, safe_error, this_machine())
-            answered, long = any(b.outcome.ok for b in measured), not backend.runs_any_model(variant)
-            left_s = min(end if long else math.inf, last) - time.monotonic() if answered else math.inf
+            outdone = _outdone(backend, variant, backends, setting)
+            long = outdone or not backend.runs_any_model(variant)
+            until_s = min(most_s, (EXACT_LIBRARY.number if outdone else 1.0) * seconds if long else math.inf)
+            left_s = began + until_s - time.monotonic() if any(b.outcome.ok for b in measured) else math.inf
             if left_s <= (LONG_COMPILATION.number * best_ms / 1e3 if long and math.isfinite(best_ms) else 0.0):
-                why = _OVER
+                why = _OUTDONE if outdone else _OVER
             why = far.get((backend.name, variant.name), why)  # of this variant only, not the backend's other ones
             if why is not None:
                 outcome = Outcome.unfit(why)
             else:
                 outcome = _in_own_process(backend, variant, artifact, machine, fresh_process, timing, best_ms, left_s)
                 if left_s < machine.timeout_s and outcome.failure is not None and outcome.failure.fault is Fault.HANG:
-                    outcome = Outcome.unfit(_OVER)
+                    outcome = Outcome.unfit(_OUTDONE if outdone else _OVER)
             if outcome.latency_ms is None:  # as large as the model, and never the answer
                 shutil.rmtree(artifact, ignore_errors=True)
             measured.append(Baseline(name, backend.name, variant.name, artifact, outcome, on, variant.exact))
@@ -179,12 +183,12 @@ def _in_turn(
     target, largest = setting.target, setting.limits.measured
     pairs = [(backend, variant) for backend in backends for variant in whole_variants(backend, target, largest)]
     run_most = [pair for pair in pairs if _runs_most(*pair)]
+    first = next((pair for pair in run_most if pair[1].exact), None)
 
     def by_defaults(pair: tuple[Backend, Variant]) -> tuple[bool, ...]:
         backend, variant = pair
-        first_answer = variant.exact and backend is run_most[0][0]
         default = variant == backend.like_defaults(target)
-        return variant.last_resort, variant.on_host, not first_answer, not default, not variant.exact
+        return variant.last_resort, variant.on_host, pair != first, not default, not variant.exact
 
     yield from sorted(run_most, key=by_defaults)
     fastest: dict[Arithmetic, float] = {}
@@ -204,6 +208,14 @@ def _in_turn(
 
 def _runs_most(backend: Backend, variant: Variant) -> bool:
     return backend.runs_any_model(variant) and not variant.last_resort
+
+
+def _outdone(backend: Backend, variant: Variant, backends: Sequence[Backend], setting: Setting) -> bool:
+    """Whether a lower precision of ``backends`` is likely to be faster than ``variant``, in float32: the budget
+    admits one, and it is a further variant, or its library has no other precision there."""
+    lower = {one.name for one in backends for v in one.variants if v.on_host == variant.on_host and not v.exact}
+    further = variant.name != DEFAULT.name or backend.name not in lower
+    return variant.exact and further and bool(lower) and setting.limits.front > 0.0
 
 
 def _hopeless(measured: Sequence[Baseline], backend: Backend, variant: Variant, hopeless_ms: float) -> Failure | None:

@@ -71,7 +71,7 @@ EffortOption = Annotated[
     typer.Option(
         "--effort",
         help="Duration of the run, for a network of 30 ms. quick: half a minute, skips libraries that compile for "
-        "long, rewrites and most of the search. normal, the default: three minutes. thorough: a quarter of an hour, "
+        "long, rewrites and most of the search. normal, the default: 100 seconds. thorough: a quarter of an hour, "
         "measures more placements and more costs.",
     ),
 ]

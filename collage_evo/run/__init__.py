@@ -6,7 +6,7 @@ given up by comparison with it. A generation of the search ends with the search'
 later have no outcome, and come first if the search goes on. No round of the final race begins that would end after
 ``final.seconds``, once there were three: the length of rounds decides, never a candidate's result, so that few rounds
 are as honest as many, but less sharp. Unless ``search.seconds`` is given, the search gets what the stages before it
-left of three minutes (more for a slow model), less the time that the final comparison takes, and at least 25 seconds;
+left of 100 seconds (more for a slow model), less the time that the final comparison takes, and at least 15 seconds;
 the run directory records this when the search begins, and a resumed run has no more (``run/budget.py``).
 
 A precision in which a single backend takes half as long again as in float32, where it runs too, is excluded before

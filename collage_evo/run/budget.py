@@ -15,16 +15,16 @@ from collage_evo.run.store import Store
 
 SEARCH_SECONDS = Stored("work/search_seconds.json", float)
 """The decided seconds."""
-USUAL_S, LEAST_S = 90.0, 25.0
-"""Seconds of a search without a given time: the usual number, and the minimum however late it begins. Chosen: two
-placements of an encoder of 24 layers take 30 s, and none in 60 s was more than 3 % faster than the early mixtures."""
+USUAL_S, LEAST_S = 45.0, 15.0
+"""Seconds of a search without a given time: the usual number, and the minimum however late it begins. Chosen: half of
+six answers were early mixtures, and of an encoder of 24 layers none in 60 s was more than 3 % faster than these."""
 PLACEMENTS = 2
 """Placements for which such a search has time however late it begins, within the usual number of seconds. Chosen."""
-WHOLE_S, WHOLE_PLACEMENTS = 180.0, 12
+WHOLE_S, WHOLE_PLACEMENTS = 100.0, 12
 """A run without a given time is to take so many seconds, or as long as so many placements: the time of twelve builds
 and 150 runs of the model."""
-FINAL_S, FINAL_RUNS = 40.0, 50
-"""Seconds, and runs of the model, for what follows a search: models of up to 100 ms took 30 to 45 s, a ViT-B/16 of
+FINAL_S, FINAL_RUNS = 30.0, 50
+"""Seconds, and runs of the model, for what follows a search: models of up to 100 ms took 20 to 35 s, a ViT-B/16 of
 490 ms 66 s, an encoder of 1,180 ms 85 to 100 s (EPYC, Zen 3)."""
 SEARCH_SKIPPED = Stored("work/search_skipped.json", bool)
 """Whether the run skips its search, because that would exceed the planned time."""

@@ -10,6 +10,7 @@ from typing import cast
 
 import pytest
 
+from collage_evo.accuracy.limits import Limits
 from collage_evo.answer.baselines import (
     Baseline,
     best_single,
@@ -29,6 +30,7 @@ from collage_evo.genome.outcome import Outcome
 from collage_evo.hardware.processor import Processor
 from collage_evo.hardware.target import Target
 from collage_evo.policy import DEFAULT_POLICY
+from collage_evo.pruning import EXACT_LIBRARY
 from collage_evo.run.stages.excluded_engines import excluded_engines
 from collage_evo.runtime.timing import TimingSettings
 from collage_evo_cuda.libraries.torch import Torch
@@ -48,7 +50,12 @@ def test_what_another_machine_measured_is_not_taken_over(tmp_path: Path) -> None
     assert not read_baselines(saved, tmp_path, replace(here, threads=2))
 
 
-def machine(error: float = 1e-6, target: Target = Target(), **times_ms: float) -> FakeMachine:  # noqa: B008
+def machine(
+    error: float = 1e-6,
+    target: Target = Target(),  # noqa: B008
+    limits: Limits = Limits(1e-3, budget=0.02, front=0.1),  # noqa: B008
+    **times_ms: float,
+) -> FakeMachine:
     """A machine on which each backend takes its time (ms), once if that is too long, or is never done (not a number);
     the rest cannot run."""
 
@@ -62,7 +69,7 @@ def machine(error: float = 1e-6, target: Target = Target(), **times_ms: float) -
             return Failure(Fault.FAR_BEHIND, "given up during its first run")
         return Measured((ms,) * (1 if ms > job.give_up_ms else TIMING.min_runs), error, 1e-6)
 
-    return FakeMachine(answer, setting_of(target=target))
+    return FakeMachine(answer, setting_of(target=target, limits=limits))
 
 
 def backend(name: str, runs_any_model: bool = False, *variants: Variant, usual: Variant = DEFAULT) -> Backend:
@@ -221,6 +228,26 @@ def test_who_compiles_beyond_that_time_is_ended_and_takes_no_part() -> None:
     first, endless = here.timeouts_s
     assert first == here.timeout_s
     assert 4.0 < endless <= 5.0
+
+
+@pytest.mark.parametrize(
+    ("lower", "budget", "tried"),
+    [
+        ((DEFAULT, HALF), 0.02, ["usual default", "usual half"]),
+        ((DEFAULT, HALF), 0.0, ["usual default", "usual other", "exact default"]),
+        ((DEFAULT,), 0.02, ["usual default", "usual other", "exact default"]),
+    ],
+)
+def test_float32_alone_has_less_time_where_a_lower_precision_may_be_faster(
+    lower: tuple[Variant, ...], budget: float, tried: list[str]
+) -> None:
+    here = machine(limits=Limits(1e-3, budget, front=2 * budget), usual=20.0, exact=20.0)
+    backends = [backend("usual", True, *lower, Variant("other")), backend("exact", False)]
+    # 150 runs take 3 s
+    found = measure_baselines(backends, Path("baselines"), here, TIMING, lambda baseline: None, seconds=8.0)
+    assert [f"{job.backend} {job.variant}" for job in here.jobs] == tried
+    left_out = {one.outcome.failure.rule for one in found if one.out_of_time and one.outcome.failure}
+    assert left_out == ({EXACT_LIBRARY.name} if len(tried) < 3 else set())
 
 
 def test_a_run_with_little_time_measures_the_first_that_runs_and_ends_the_others() -> None:

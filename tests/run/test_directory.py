@@ -136,13 +136,13 @@ def test_the_time_that_a_run_decided_may_be_enlarged_only_and_is_not_saved_as_gi
     directory = tmp_path / "run"
     start_run(directory, config())
     store = Store(directory)
-    assert search_budget(store, config().search, Pace().searched_by_s - 50.0, {}) == Budget(None, 50.0)
-    assert search_budget(store, reopen_run(directory).search, 0.0, {}) == Budget(None, 50.0), "decided once"
+    assert search_budget(store, config().search, Pace().searched_by_s - 30.0, {}) == Budget(None, 30.0)
+    assert search_budget(store, reopen_run(directory).search, 0.0, {}) == Budget(None, 30.0), "decided once"
     assert reopen_run(directory) == config()
-    with pytest.raises(ConfigError, match=r"the run had search\.seconds=50"):
-        enlarged(directory, ["search.seconds=49"])
-    longer = enlarged(directory, ["search.seconds=51"])
-    assert search_budget(store, longer.search, 0.0, {}) == Budget(None, 51.0)
+    with pytest.raises(ConfigError, match=r"the run had search\.seconds=30"):
+        enlarged(directory, ["search.seconds=29"])
+    longer = enlarged(directory, ["search.seconds=31"])
+    assert search_budget(store, longer.search, 0.0, {}) == Budget(None, 31.0)
 
 
 def test_what_was_given_as_nothing_stays_so_whatever_the_effort_says(tmp_path: Path) -> None:

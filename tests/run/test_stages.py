@@ -31,7 +31,7 @@ from collage_evo.models.builder import Builder
 from collage_evo.patterns.match import Placement, Region
 from collage_evo.report.progress import LineReporter
 from collage_evo.report.stage import Stage
-from collage_evo.run.budget import LEAST_S, Pace, exceeds_planned_time, search_budget
+from collage_evo.run.budget import LEAST_S, USUAL_S, Pace, exceeds_planned_time, search_budget
 from collage_evo.run.context import RunContext
 from collage_evo.run.deadline import LEAD_S, deadline
 from collage_evo.run.directory import start_run
@@ -91,11 +91,11 @@ def test_a_backend_that_crashes_in_the_final_compile_fails_its_placement_only(
 @pytest.mark.parametrize(
     ("given", "spent_s", "seconds"),
     [
-        (SearchConfig(), 0.0, 90.0),
-        (SearchConfig(), Pace().searched_by_s - 50.0, 50.0),
+        (SearchConfig(), 0.0, USUAL_S),
+        (SearchConfig(), Pace().searched_by_s - 30.0, 30.0),
         (SearchConfig(), 1e6, LEAST_S),
         (SearchConfig(seconds=90.0), 1e6, 90.0),
-        (SearchConfig(evaluations=10), 1e6, 90.0),
+        (SearchConfig(evaluations=10), 1e6, USUAL_S),
         (SearchConfig(seconds=math.inf, evaluations=10), 1e6, None),
     ],
 )
@@ -105,7 +105,7 @@ def test_a_search_that_begins_late_has_less_time_unless_it_is_given(
     assert search_budget(Store(tmp_path), given, spent_s, {}) == Budget(given.evaluations, seconds)
 
 
-@pytest.mark.parametrize(("placement_s", "seconds"), [(1.0, LEAST_S), (30.0, 60.0), (60.0, 90.0)])
+@pytest.mark.parametrize(("placement_s", "seconds"), [(1.0, LEAST_S), (20.0, 40.0), (60.0, USUAL_S)])
 def test_a_search_that_begins_late_has_time_for_a_few_placements(
     tmp_path: Path, placement_s: float, seconds: float
 ) -> None:
@@ -114,21 +114,21 @@ def test_a_search_that_begins_late_has_time_for_a_few_placements(
 
 
 @pytest.mark.parametrize(
-    ("pace", "seconds"), [(Pace(0.5, 10.0), 45.0), (Pace(0.5, 15.0), 45.0), (Pace(0.5, 16.0), 57.0)]
+    ("pace", "seconds"), [(Pace(0.2, 5.0), 40.0), (Pace(0.2, 8.0), 40.0), (Pace(0.2, 8.5), 42.0)]
 )
 def test_a_search_leaves_time_for_the_final_comparison_of_a_slow_model(
     tmp_path: Path, pace: Pace, seconds: float
 ) -> None:
-    assert search_budget(Store(tmp_path), SearchConfig(), 70.0, {}, pace=pace) == Budget(None, seconds)
+    assert search_budget(Store(tmp_path), SearchConfig(), 20.0, {}, pace=pace) == Budget(None, seconds)
 
 
 @pytest.mark.parametrize(
     ("spent_s", "placement_s", "given", "late"),
     [
-        (80.0, 1.0, {}, False),
-        (90.0, 1.0, {}, True),
-        (120.0, 20.0, {}, False),
-        (140.0, 20.0, {}, True),
+        (30.0, 1.0, {}, False),
+        (40.0, 1.0, {}, True),
+        (140.0, 20.0, {}, False),
+        (160.0, 20.0, {}, True),
         (1e6, 20.0, {"search.seconds": 60.0}, False),
         (1e6, 20.0, {"search.evaluations": 5}, False),
         (1e6, 20.0, {"time": 600.0}, False),
@@ -171,7 +171,7 @@ def test_tuning_of_kernels_takes_none_of_the_time_of_a_search(
     tune_backends(run, model, Matches((), (), {}), Backends((cast(Any, SimpleNamespace(name="tvm")),)))
     assert len(run.seconds) == 2
     took = {**dict.fromkeys(run.seconds, 400.0), Stage.MODEL: 50.0}
-    assert search_budget(Store(tmp_path / "other"), SearchConfig(), 850.0, took).seconds == 90.0
+    assert search_budget(Store(tmp_path / "other"), SearchConfig(), 820.0, took).seconds == USUAL_S
 
 
 @pytest.mark.parametrize("given", [{}, {"search": {"seconds": 60}}, {"search": {"seconds": math.inf}}])
