@@ -56,7 +56,8 @@ class Rows(Transform):
 
     def apply(self, draft: Draft, nodes: NodeSet) -> None:
         graph = draft.graph
-        products = {draft.made_by(1 << index)[0]: graph.nodes[index] for index in members(nodes)}
+        made = zip(draft.made_by(nodes), members(nodes), strict=True)  # one tensor each
+        products = {name: graph.nodes[index] for name, index in made}
         protos = (proto for proto in draft.model.graph.node if proto.output[0] in products)
         readers = multimap((proto.input[0], proto.name) for proto in protos)
 
