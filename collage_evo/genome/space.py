@@ -84,12 +84,9 @@ class SearchSpace:
     @cached_property
     def candidates(self) -> tuple[tuple[int, ...], ...]:
         """For each node the usable matches that cover it, in an order that no cost changes."""
-        lists: list[list[int]] = [[] for _ in self.graph.nodes]
         order = sorted(self.usable, key=lambda m: (self.matches[m].engine, self.matches[m].nodes))
-        for match in order:
-            for node in members(self.matches[match].nodes):
-                lists[node].append(match)
-        return tuple(map(tuple, lists))
+        of_node = multimap((node, match) for match in order for node in members(self.matches[match].nodes))
+        return tuple(tuple(of_node.get(node.index, ())) for node in self.graph.nodes)
 
     @cached_property
     def by_cost(self) -> tuple[tuple[int, ...], ...]:
@@ -144,11 +141,10 @@ class SearchSpace:
     @cached_property
     def entering(self) -> tuple[tuple[tuple[int, int], ...], ...]:
         """For each match the edges that enter it, as (producing node, edge index)."""
-        into: list[list[tuple[int, int]]] = [[] for _ in self.graph.nodes]
-        for index, (source, target) in enumerate(self.edges):
-            into[target].append((source, index))
+        into = multimap((target, (source, index)) for index, (source, target) in enumerate(self.edges))
         return tuple(
-            tuple(e for node in members(m.nodes) for e in into[node] if not m.nodes >> e[0] & 1) for m in self.matches
+            tuple(e for node in members(m.nodes) for e in into.get(node, ()) if not m.nodes >> e[0] & 1)
+            for m in self.matches
         )
 
     @cached_property

@@ -20,7 +20,7 @@ from collage_evo.graph.convert.extract import (
     renamed_node,
 )
 from collage_evo.graph.convert.read import declared_tensor
-from collage_evo.graph.convert.static import captures
+from collage_evo.graph.convert.static import reads
 from collage_evo.graph.ir.graph import Graph, GraphCache, NodeSet, Tensor, members, post_order
 from collage_evo.rewrites.catalogue import rewrite_named
 from collage_evo.rewrites.rewrite import Replacement
@@ -124,9 +124,9 @@ def _replacement(graph: Graph, nodes: NodeSet, name: str, site: NodeSet) -> Repl
     replacement = rewrite.apply(graph, site)
     entering, leaving = graph.boundary(site)
     constants = {read for index in members(site) for read in graph.nodes[index].inputs if read in graph.constants}
-    readable = {*entering, *constants, *replacement.constants, ""}
+    readable = {*entering, *constants, *replacement.constants}
     for proto in replacement.nodes:
-        if unknown := [read for read in (*proto.input, *captures(proto)) if read not in readable]:
+        if unknown := [read for read in reads(proto) if read not in readable]:
             raise InputError(f"{name}: its {proto.op_type} reads {unknown[0]!r}, which nothing before it makes")
         readable |= set(proto.output)
     outputs = {output for proto in replacement.nodes for output in proto.output if output}
@@ -165,7 +165,7 @@ def _inner(graph: Graph, site: NodeSet, rewrite: str, replacement: Replacement) 
     """
     entering, leaving = graph.boundary(site)
     arrays = dict(replacement.constants)
-    read = {name for proto in replacement.nodes for name in (*proto.input, *captures(proto))}
+    read = {name for proto in replacement.nodes for name in reads(proto)}
     arrays |= {name: graph.constants[name] for name in sorted(read) if name in graph.constants}
     light = [numpy_helper.from_array(array, n) for n, array in arrays.items() if array.size <= _SMALL]
     types = {n: Tensor(n, array.dtype.name, array.shape) for n, array in arrays.items() if array.size > _SMALL}
@@ -203,8 +203,7 @@ def _runnable(protos: Sequence[onnx.NodeProto]) -> list[onnx.NodeProto]:
     maker = {name: place for place, proto in enumerate(protos) for name in proto.output if name}
 
     def before(place: int) -> list[int]:
-        reads = (*protos[place].input, *sorted(captures(protos[place])))
-        return [maker[name] for name in reads if name in maker]
+        return [maker[name] for name in reads(protos[place]) if name in maker]
 
     order = post_order(range(len(protos)), before)
     position = {place: number for number, place in enumerate(order)}

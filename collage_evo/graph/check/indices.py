@@ -17,7 +17,7 @@ from onnx.inliner import inline_local_functions
 
 from collage_evo.graph.check.index_uses import IndexUse, attribute, uses
 from collage_evo.graph.check.value_ranges import RELAYS, Values
-from collage_evo.graph.convert.static import STANDARD, captures, inferred
+from collage_evo.graph.convert.static import STANDARD, inferred, reads
 from collage_evo.graph.ir.elements import IN_32_BITS
 from collage_evo.graph.ir.graph import Graph, GraphCache, Node, NodeSet, members
 from collage_evo.graph.ir.weights import bodies
@@ -75,7 +75,7 @@ def limits_of_32_bits_of_model(model: onnx.ModelProto) -> Limits:
 def _read_exactly(nodes: Iterable[onnx.NodeProto]) -> set[str]:
     """Tensors that ``nodes`` read, except to cast them to floats, which takes all bits into account."""
     others = (node for node in nodes if node.op_type != "Cast" or attribute(node, "to", 0) not in _FLOATS)
-    return {name for node in others for name in (*node.input, *captures(node))}
+    return {name for node in others for name in reads(node)}
 
 
 def joined(limits: Iterable[Limits]) -> dict[str, tuple[int, int]]:
@@ -175,9 +175,7 @@ def _in_bodies(node: onnx.NodeProto, around: Values) -> IndexVerdict:
 
 
 def _in_body(body: onnx.GraphProto, around: Values) -> IndexVerdict:
-    inside = onnx.ModelProto()
-    inside.graph.CopyFrom(body)
-    values, limits = Values(inside, body.value_info, around=around), list[Limits]()
+    values, limits = Values(onnx.ModelProto(graph=body), body.value_info, around=around), list[Limits]()
     for node in body.node:
         own, stray = _own_limits(values, node)
         if stray:

@@ -65,8 +65,7 @@ def _operators(
     """``graph`` is that of ``model``, or a body in the graph ``around``; ``limits`` are of its inputs, and some of
     these may be ``weights``."""
     protos = tuple(graph.node)
-    of_graph = onnx.ModelProto(ir_version=model.ir_version, opset_import=model.opset_import)
-    of_graph.graph.CopyFrom(graph)
+    of_graph = onnx.ModelProto(ir_version=model.ir_version, opset_import=model.opset_import, graph=graph)
     ranges = _given(graph.input, limits) if around is None else {}
     values = Values(of_graph, graph.value_info, ranges, exact_values(around) if around else None, exact=True)
     declared = {value.name: value.type for value in (*graph.value_info, *graph.input, *graph.output)}

@@ -9,7 +9,7 @@ from graphlib import TopologicalSorter
 import numpy as np
 import onnx
 
-from collage_evo.graph.convert.static import captures
+from collage_evo.graph.convert.static import reads
 from collage_evo.graph.ir.graph import Tensor
 from collage_evo.graph.ir.weights import bodies
 from collage_evo.multimap import multimap
@@ -29,7 +29,7 @@ def grouped(protos: Sequence[onnx.NodeProto], tensors: Mapping[str, Tensor]) -> 
     edges = [
         (maker[name], reader, tensors[name].static)
         for reader, proto in enumerate(protos)
-        for name in sorted({*proto.input, *captures(proto)})
+        for name in sorted({*reads(proto)})
         if name in maker
     ]
     if all(static for _, _, static in edges):

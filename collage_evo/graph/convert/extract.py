@@ -16,7 +16,7 @@ import onnx
 from onnx import helper, numpy_helper
 
 from collage_evo.digests import digest_of_lines
-from collage_evo.graph.convert.static import captures
+from collage_evo.graph.convert.static import reads
 from collage_evo.graph.ir.graph import COMPOSITE, OPAQUE, Graph, GraphCache, Node, NodeSet, Tensor, members
 from collage_evo.graph.ir.weights import content_digest, is_placed
 
@@ -203,7 +203,7 @@ def put_operators(model: onnx.ModelProto, protos: Iterable[onnx.NodeProto]) -> N
     """Replace the operators of ``model`` by ``protos``, and drop constants and types that none of them has."""
     graph = model.graph
     operators = list(protos)
-    read = {name for proto in operators for name in (*proto.input, *captures(proto))}
+    read = {name for proto in operators for name in reads(proto)}
     outputs = {name for proto in operators for name in proto.output}
     types = [value for value in graph.value_info if value.name in outputs]
     del graph.node[:], graph.value_info[:]

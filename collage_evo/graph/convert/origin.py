@@ -14,6 +14,7 @@ from functools import cached_property
 
 import onnx
 
+from collage_evo.graph.convert.static import reads
 from collage_evo.graph.ir.graph import post_order
 from collage_evo.graph.ir.weights import bodies
 from collage_evo.multimap import multimap
@@ -201,18 +202,9 @@ def _groups(nodes: Sequence[onnx.NodeProto], maker: Mapping[str, int]) -> list[l
             group_of[index] = []
             groups.append(group_of[index])
         group_of[index].insert(0, index)
-        for name in _read(node):
+        for name in reads(node):
             readers.setdefault(name, index)
     return groups[::-1]
-
-
-def _read(node: onnx.NodeProto) -> Iterator[str]:
-    """All tensors that a node reads, in its bodies too."""
-    yield from filter(None, node.input)
-    for body in bodies(node):
-        for inner in body.node:
-            yield from _read(inner)
-        yield from (value.name for value in body.output)
 
 
 def _cones(

@@ -11,7 +11,7 @@ from onnx import helper, numpy_helper
 
 from collage_evo.errors import InputError
 from collage_evo.graph.convert.composite import grouped, is_composite
-from collage_evo.graph.convert.static import captures
+from collage_evo.graph.convert.static import reads
 from collage_evo.graph.ir.graph import COMPOSITE, OPAQUE, Graph, Node, Tensor, post_order
 from collage_evo.graph.ir.weights import array_of
 from collage_evo.multimap import multimap
@@ -44,14 +44,9 @@ def build_graph(model: onnx.ModelProto) -> Graph:
 
 def _require_made(protos: Sequence[onnx.NodeProto], tensors: Mapping[str, Tensor]) -> None:
     for proto in protos:
-        for name in _read(proto):
+        for name in reads(proto):
             if name not in tensors:
                 raise InputError(f"node {proto.name!r} ({proto.op_type}) reads {name!r}, which nothing makes")
-
-
-def _read(proto: onnx.NodeProto) -> list[str]:
-    """The tensors that an operator reads, its bodies' last."""
-    return [name for name in (*proto.input, *sorted(captures(proto))) if name]
 
 
 def _constant(tensor: onnx.TensorProto) -> np.ndarray:
@@ -69,7 +64,7 @@ def _depth_first(graph: onnx.GraphProto) -> list[onnx.NodeProto]:
     maker = {name: index for index, node in enumerate(nodes) for name in node.output if name}
 
     def makers(index: int) -> list[int]:
-        return [maker[name] for name in _read(nodes[index]) if name in maker]
+        return [maker[name] for name in reads(nodes[index]) if name in maker]
 
     ends = (maker[output.name] for output in graph.output if output.name in maker)
     return [nodes[index] for index in post_order(ends, makers)]
@@ -80,7 +75,7 @@ def _nodes(
 ) -> Iterator[Node]:
     protos = [proto for group in groups for proto in group]
     names = dict(zip(map(id, protos), _unique_names(protos), strict=True))
-    read = ((index, name) for index, group in enumerate(groups) for proto in group for name in _read(proto))
+    read = ((index, name) for index, group in enumerate(groups) for proto in group for name in reads(proto))
     readers = multimap((name, index) for index, name in read)
     for index, group in enumerate(groups):
         first, *rest = group
@@ -90,13 +85,13 @@ def _nodes(
             continue
         outputs = [name for proto in group for name in proto.output if name]
         inside = set(outputs)
-        reads = (name for proto in group for name in _read(proto))
+        entering = (name for proto in group for name in reads(proto))
         yield Node(
             index=index,
             name=f"{name} .. {names[id(rest[-1])]}" if rest else name,
             op_type="Composite" if rest else first.op_type,
             domain=COMPOSITE,
-            inputs=tuple(dict.fromkeys(name for name in reads if name not in inside)),
+            inputs=tuple(dict.fromkeys(name for name in entering if name not in inside)),
             outputs=tuple(name for name in outputs if name in final or {*readers.get(name, ())} - {index}),
             attributes={},
             protos=tuple(group),

@@ -79,13 +79,13 @@ def static_types(model: onnx.ModelProto, seen: Observation, others: Sequence[Obs
     open_ = set[str]()
     for node in graph.node:
         outputs = [name for name in node.output if name]
-        reads = {*filter(None, node.input), *captures(node)}
-        if _is_constant(node, reads, constant, static):
+        read = {*reads(node)}
+        if _is_constant(node, read, constant, static):
             constant.update(outputs)
             static.update(outputs)
-            if not reads.isdisjoint(open_) or (node.op_type in _SIZES and varies.get(node.input[0])):
+            if not read.isdisjoint(open_) or (node.op_type in _SIZES and varies.get(node.input[0])):
                 open_.update(outputs)
-        elif reads <= static and _follows(node, constant) and not (others and _squeezes_ones(node)):
+        elif read <= static and _follows(node, constant) and not (others and _squeezes_ones(node)):
             static.update(outputs)
         else:
             # A name that only shape inference proves has to have the observed shape.
@@ -156,6 +156,11 @@ def captures(node: onnx.NodeProto) -> set[str]:
             read |= captures(inner)
         captured |= read - defined
     return captured
+
+
+def reads(node: onnx.NodeProto) -> list[str]:
+    """The tensors of the graph around ``node`` that it reads, those that only its bodies read last."""
+    return [name for name in (*node.input, *sorted(captures(node))) if name]
 
 
 def is_random(nodes: Iterable[onnx.NodeProto]) -> bool:

@@ -15,7 +15,7 @@ import onnx
 from onnx import TensorProto, helper, numpy_helper
 
 from collage_evo.graph.convert.extract import put_operators
-from collage_evo.graph.convert.static import captures
+from collage_evo.graph.convert.static import reads
 from collage_evo.graph.ir.graph import COMPOSITE, Graph, GraphCache, Node, NodeSet, members, node_set
 from collage_evo.graph.ir.operators import ELEMENTWISE, HEAVY
 from collage_evo.graph.ir.weights import array_of
@@ -149,7 +149,7 @@ class _Casts:
             elif self._quantised and self._would_dequantise(proto):
                 self._reduce(proto)
             else:
-                self._made += self._restored((*proto.input, *sorted(captures(proto))))
+                self._made += self._restored(reads(proto))
                 self._made.append(proto)
         self._made += self._restored(value.name for value in graph.output)
         mark_written(self._model, self._of.arithmetic, (proto.name for proto in reduced))
