@@ -12,7 +12,7 @@ from types import MappingProxyType
 
 from collage_evo.accuracy.limits import Limits
 from collage_evo.backends.base import Backend
-from collage_evo.backends.capabilities import StandsOnOthers, takes_open_inputs
+from collage_evo.backends.capabilities import StandsOnOthers, refuses_shapes
 from collage_evo.backends.registry import get_backend
 from collage_evo.backends.select import usable_backends, whole_variants
 from collage_evo.backends.variants import DEFAULT, Arithmetic, TargetLike, Variant, engine_name
@@ -262,7 +262,7 @@ def measure_fallbacks(backends: Sequence[Backend], directory: Path, machine: Mac
     measured: list[Baseline] = []
     with machine.exclusive() as fresh_process:
         for last_resort, group in ((False, backends), (False, others), (True, (*backends, *others))):
-            for backend in filter(takes_open_inputs, group):
+            for backend in filter(refuses_shapes, group):
                 resorts = [variant.name for variant in backend.variants if variant.last_resort]
                 for variant in resorts if last_resort else (DEFAULT.name,):
                     name = engine_name(backend.name, variant)
@@ -276,8 +276,10 @@ def measure_fallbacks(backends: Sequence[Backend], directory: Path, machine: Mac
     return tuple(measured)
 
 
-def describe_fallback(measured: Sequence[Baseline], best: Baseline | None) -> str:
-    """One line that names which of ``measured`` runs inputs of any other shapes."""
+def describe_fallback(measured: Sequence[Baseline], best: Baseline | None, first: bool = False) -> str:
+    """One line that names which of ``measured`` runs inputs of any other shapes, or ``first`` requests of a shape."""
+    if best is not None and first:
+        return f"the first request of each shape runs in {best.name}, if the answer is in a library that refuses none"
     if best is not None:
         return f"inputs of any other shapes run in {best.name}"
     why = "; ".join(f"{fallback.name}: {fallback.outcome.reason}" for fallback in measured)

@@ -14,6 +14,7 @@ from collage_evo.hardware.processor import level
 from collage_evo.runtime.artifact import read_artifact, write_artifact
 from collage_evo.runtime.manifest import BEST, HELD
 from collage_evo.runtime.package import MODEL as MODEL
+from collage_evo.runtime.runner import needs_proof
 from collage_evo.runtime.signature import Signature
 
 ANSWER = "answer"
@@ -32,6 +33,7 @@ class Delivery:
 
     ``signature`` declares the inputs and outputs of the user's own file; ``fallback`` is the artifact of its open
     form, for inputs of any other shapes, None for a model that is static or that no backend takes with open shapes.
+    An answer for inputs of many shapes has it only if its own pieces do not refuse shapes.
     """
 
     directory: Path
@@ -69,7 +71,8 @@ class Delivery:
         profiles = [
             replace(one, info={**had, **(info or {}), **held}) for one, had in zip(parts, infos, strict=True)
         ]
-        open_form = read_artifact(self.fallback).program if self.fallback else None
+        alone = all(None in one.program.shapes and not needs_proof(one.program) for one in profiles)
+        open_form = read_artifact(self.fallback).program if self.fallback and not alone else None
         write_artifact(self.best, profiles, self.target, self.signature, open_form, check)
         shutil.rmtree(self.directory / REPLACED, ignore_errors=True)
         return self.best

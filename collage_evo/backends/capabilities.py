@@ -10,6 +10,8 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, ClassVar, Protocol, runtime_checkable
 
+from collage_evo.graph.ir.graph import COMPOSITE, Graph, NodeSet, members
+
 if TYPE_CHECKING:
     from collage_evo.backends.base import Backend
     from collage_evo.backends.variants import Variant
@@ -19,10 +21,12 @@ if TYPE_CHECKING:
 class TakesOpenShapes(Protocol):
     """A backend that takes pieces with tensors that are not static; it loads them as ``DynamicExecutable``."""
 
-    open_inputs: ClassVar[bool]
-    """Whether these tensors may be inputs, where only the library knows which shapes the piece can take.
+    refuses_shapes: ClassVar[bool]
+    """Whether pieces raise for shapes of inputs that they cannot take, also where positions counted from a shape lie
+    outside of a table, and the next run is unaffected.
 
-    It then raises for any other shape, and the next run is unaffected. Other backends are no fallback.
+    Other backends are no fallback, and get only shapes that the fallback has run: a session runs the first request of
+    each shape there. They take no piece in which a size depends on more than the shapes of the model's inputs.
     """
 
 
@@ -66,16 +70,24 @@ class RunsPartsInParallel(Protocol):
         ...
 
 
-def takes_open_inputs(backend: Backend) -> bool:
+def refuses_shapes(backend: Backend) -> bool:
     """Whether it takes pieces whose inputs are not static, and refuses shapes that they cannot take."""
-    return not closed_reason(backend)
+    return isinstance(backend, TakesOpenShapes) and backend.refuses_shapes
 
 
 def closed_reason(backend: Backend) -> str:
     """Why it takes no pieces whose inputs are not static; empty if it does."""
-    if not isinstance(backend, TakesOpenShapes):
-        return "it compiles for fixed shapes"
-    return "" if backend.open_inputs else "it does not refuse what the piece cannot take"
+    return "" if isinstance(backend, TakesOpenShapes) else "it compiles for fixed shapes"
+
+
+def by_values_reason(backend: Backend, graph: Graph, nodes: NodeSet) -> str:
+    """Why it does not take ``nodes`` of an open ``graph``: a shape there may depend on more than those of the inputs,
+    and the backend does not refuse shapes. Empty if it does."""
+    if not graph.is_open or refuses_shapes(backend):
+        return ""
+    several = (graph.nodes[index] for index in members(nodes) if graph.nodes[index].domain == COMPOSITE)
+    name = next((node.name for node in several), "")
+    return name and f"shapes in {name} may depend on values, and it does not refuse what it cannot take"
 
 
 def lanes_of(backend: Backend, workdir: Path) -> tuple[tuple[str, ...], ...]:

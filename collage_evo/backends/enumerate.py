@@ -6,7 +6,7 @@ from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 
 from collage_evo.backends.base import Backend, Support, no
-from collage_evo.backends.capabilities import closed_reason
+from collage_evo.backends.capabilities import by_values_reason, closed_reason
 from collage_evo.backends.checks import numerics_in
 from collage_evo.backends.rewritten import distinct, rewritten_matches
 from collage_evo.backends.select import piece_variants
@@ -130,7 +130,8 @@ def supported_nodes(graph: Graph, backend: Backend) -> tuple[NodeSet, dict[int, 
     supported = 0
     refused: dict[int, str] = {}
     for node in graph.nodes:
-        verdict = backend.takes(graph, node)
+        by_values = by_values_reason(backend, graph, 1 << node.index)
+        verdict = no(by_values) if by_values else backend.takes(graph, node)
         if verdict:
             supported |= 1 << node.index
         else:

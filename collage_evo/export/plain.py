@@ -21,6 +21,7 @@ from collage_evo.run.profiles import FOLDER
 from collage_evo.runtime.artifact import Artifact, Profile, read_artifact
 from collage_evo.runtime.manifest import BEST
 from collage_evo.runtime.program import Program
+from collage_evo.runtime.runner import needs_proof
 
 MODEL = "model.onnx"
 OPEN = "open"
@@ -55,6 +56,12 @@ def export_plain(run: Path, directory: Path) -> Exported:
     artifact = read_artifact(run / BEST)
     if directory.exists():
         raise InputError(f"{directory} exists already: choose another --to, or remove it")
+    if any(needs_proof(profile.program) for profile in artifact.profiles):
+        raise InputError(
+            f"a library of the answer refuses no shapes, so a session runs the first request of each shape in "
+            f"{artifact.fallback.pieces[0].backend if artifact.fallback else 'another'}, which plain files do not: "
+            "serve the artifact, or run again without that library (backends.use)"
+        )
     directory.parent.mkdir(parents=True, exist_ok=True)
     with tempfile.TemporaryDirectory(dir=directory.parent, prefix=f".{directory.name}-") as place:
         work = Path(place) / directory.name

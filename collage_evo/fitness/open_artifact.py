@@ -58,7 +58,7 @@ class OpenArtifact:
     """
 
     def __init__(self, artifact: Path, shares: Sequence[tuple[int, ...]]) -> None:
-        self._load, self._shares = partial(load_artifact, artifact), shares
+        self._load, self._shares = partial(load_artifact, artifact, proven=True), shares
         self._at_work: SingleSession | Crowd | None = None
 
     @cached_property

@@ -65,7 +65,7 @@ class ReferenceSession:
     used_s = 0.0
 
     def __init__(self, artifact: Path, references: Path) -> None:
-        self._at_work = SingleSession(load_artifact(artifact))
+        self._at_work = SingleSession(load_artifact(artifact, proven=True))
         self._at_work.feed(read_timed(references))
         self._at_work.execute()
 

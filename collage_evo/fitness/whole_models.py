@@ -113,7 +113,8 @@ class WholeModels:
     def fallback(self, job: FallbackJob) -> Measured | Failure:
         """Compile, write and check the model with open shapes, and time the first runs of new sessions."""
         context = self._context
-        model = read_model(context.setting.files.dynamic)
+        files = context.setting.files
+        model = read_model(files.dynamic if files.dynamic.exists() else files.original)  # which then is open
         program = context.compiler.whole(model, job.backend, job.variant)
         if isinstance(program, BuildFailure):
             return unbuilt(program)

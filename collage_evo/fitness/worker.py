@@ -148,7 +148,7 @@ class Worker:
         return Measured(accelerator.time_copies(job.nbytes, job.there, job.runs), 0.0, 0.0)
 
     def _judge(self, job: JudgeJob) -> Judgement:
-        with load_artifact(Path(job.artifact)) as session:
+        with load_artifact(Path(job.artifact), proven=True) as session:
             judge, samples = self._context.judge, Path(job.samples)
             judgement = judge.closely(session, samples)
             return replace(judgement, invariance=judge.invariance(session, samples)) if job.moves else judgement

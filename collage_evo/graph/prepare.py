@@ -161,7 +161,7 @@ def prepare_model(
     declared = tuple(deepcopy(value) for value in (loaded.dynamic or model).graph.output)
     seen, *elsewhere = (observe(model, feeds, threads) for feeds in _showing_sizes(pairs))
     types, wrong = static_types(model, seen, elsewhere), _wrongly_declared(model, seen)
-    if wrong or not all(declared_tensor(value.name, value.type).static for value in model.graph.output):
+    if is_open or wrong or not all(declared_tensor(value.name, value.type).static for value in model.graph.output):
         annotate(model, types)
     drawn = () if feeds else (RANDOM_INPUTS,)
     notes = (*loaded.notes, *unfixed, *wrong, *drawn, *remarks)

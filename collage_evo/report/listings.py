@@ -23,6 +23,7 @@ from collage_evo.runtime.artifact import Artifact
 from collage_evo.runtime.bench import BenchReport
 from collage_evo.runtime.package import Package, Selected
 from collage_evo.runtime.program import Piece, Program
+from collage_evo.runtime.runner import needs_proof
 from collage_evo.runtime.signature import NodeArg
 from collage_evo.testing.finding import CHECKS, Finding, Report, Status
 
@@ -68,7 +69,8 @@ def print_artifact(artifact: Artifact, selected: Selected | None = None) -> None
             _line(f"profile {index}: {format_shapes(dict(shapes))}")
         _print_regions(profile.program, recorded_regions(profile.info, len(profile.program.pieces)))
     if artifact.fallback is not None:
-        _line("any other shapes:")
+        first = any(needs_proof(profile.program) for profile in artifact.profiles)
+        _line("the first request of each shape:" if first else "any other shapes:")
         _print_regions(artifact.fallback)
 
 

@@ -12,8 +12,9 @@ On the processor regions run one after the other. Parallel work is inside a regi
 Users hold a ``Session``: it has a ``Runner``, as described, for each profile, and chooses by the inputs' shapes. For
 shapes of no profile it loads the fallback on first use: the whole model with open shapes, in the backend whose first
 runs are the fastest over all profiles. First runs count, because a fallback gets new shapes, for which some
-libraries compile anew. Only libraries that refuse shapes which a model cannot take (``TakesOpenShapes.open_inputs``)
-take part. Pieces whose shapes are open have no buffers: they return what their library allocates. Sizes with one name
+libraries compile anew. Only libraries that refuse shapes (``TakesOpenShapes.refuses_shapes``)
+take part. Of a program for open inputs with a piece of another library, the fallback runs the first request of each
+shape. Pieces whose shapes are open have no buffers: they return what their library allocates. Sizes with one name
 in the user's file have to be equal.
 
 Indices. ``graph/check/indices.py`` proves for each operator with indices, lengths, axes or shapes whether they stay

@@ -41,6 +41,7 @@ from collage_evo.runtime.manifest import (
 )
 from collage_evo.runtime.package import Selected, select_variant
 from collage_evo.runtime.program import Program, lifetimes
+from collage_evo.runtime.runner import needs_proof
 from collage_evo.runtime.session import Session
 from collage_evo.runtime.signature import Signature, signature_of_program
 
@@ -171,7 +172,7 @@ def read_artifact(directory: Path) -> Artifact:
 
 
 
-def load_artifact(directory: Path, strict: bool = False) -> Session:
+def load_artifact(directory: Path, strict: bool = False, proven: bool = False) -> Session:
     """Open an artifact for inference; of a package, the one that :func:`select_variant` takes.
 
     Warns, with :class:`OtherProcessor`, where this processor has instructions that the artifact's did not have,
@@ -182,9 +183,10 @@ def load_artifact(directory: Path, strict: bool = False) -> Session:
     Args:
         directory: of the artifact.
         strict: raise instead of warning.
+        proven: the model takes all shapes that will be fed, so that the fallback need not run them first.
 
     Raises:
-        InputError: see :func:`read_checked`.
+        InputError: see :func:`read_checked`; or it has no fallback that would refuse shapes.
         UnavailableError: this machine lacks instructions of the artifact's, or its accelerator; or one of its
             backends is not installed, or in another version; or with ``strict``, it would warn.
     """
@@ -218,7 +220,11 @@ def load_artifact(directory: Path, strict: bool = False) -> Session:
                 "install that version, or run the search again"
             )
     programs = [profile.program for profile in artifact.profiles]
-    session = Session(programs, artifact.target, artifact.signature, artifact.fallback)
+    guarded = any(map(needs_proof, programs))
+    if guarded and not artifact.fallback and not proven:
+        raise InputError(f"{directory} has no fallback to refuse shapes with: load best.collage of its run")
+    fallback = None if guarded and proven else artifact.fallback
+    session = Session(programs, artifact.target, artifact.signature, fallback)
     session.selected = selected if selected.name else None
     return session
 

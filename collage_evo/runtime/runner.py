@@ -13,7 +13,7 @@ from typing import Any
 import numpy as np
 
 from collage_evo.backends.base import DynamicExecutable, Executable, Target
-from collage_evo.backends.capabilities import StandsOnOthers, takes_open_inputs
+from collage_evo.backends.capabilities import StandsOnOthers, refuses_shapes
 from collage_evo.backends.registry import get_backend
 from collage_evo.backends.variants import engine_name
 from collage_evo.errors import CannotLoad, CollageError, InputError, named_line, one_line
@@ -41,6 +41,7 @@ class Runner:
     def __init__(self, program: Program, target: Target, signature: Signature, load: Loader | None = None) -> None:
         self.program = program
         self.takes = InputShapes(program, signature)
+        self.needs_proof = needs_proof(program)
         self._load = load or load_piece
         self._threads = target.threads
         waiting = {name for piece in program.pieces if (name := _waits_after_fork(piece, target.threads))}
@@ -225,9 +226,6 @@ class Runner:
             return executable.bind([buffers[n] for n in piece.inputs], [buffers[n] for n in piece.outputs])
         if not isinstance(executable, DynamicExecutable):
             raise InputError(f"{name} runs no piece with open shapes: run the search again")
-        static = all(self.program.tensors[n].static for n in piece.inputs)
-        if not takes_open_inputs(get_backend(piece.backend)) and not static:
-            raise InputError(f"{name} does not refuse shapes that the piece cannot take: run the search again")
         return partial(self._run_open, piece, executable, [(n, buffers.get(n)) for n in piece.inputs])
 
     def _run_open(
@@ -263,6 +261,16 @@ def _handed_over(program: Program) -> set[str]:
     ]
     outputs = {name for piece, static in pieces if not static for name in piece.outputs}
     return outputs.difference(name for piece, static in pieces if static for name in piece.inputs)
+
+
+def needs_proof(program: Program) -> bool:
+    """Whether a piece with open inputs would not refuse shapes that it cannot take: another library has to run each
+    shape before it."""
+    return any(
+        not refuses_shapes(get_backend(piece.backend))
+        and not all(program.tensors[name].static for name in piece.inputs)
+        for piece in program.pieces
+    )
 
 
 def runner_of(program: Program, target: Target, signature: Signature, load: Loader | None = None) -> Runner:

@@ -45,6 +45,10 @@ class Session(contextlib.AbstractContextManager["Session"]):
     be called from several threads: a lock lets one run at a time, because all share one arena. Load the artifact once
     for each thread that should run at the same time. After ``close`` it cannot run.
 
+    Some libraries do not refuse shapes that the model cannot take. Of a program with such pieces for inputs of open
+    shapes, the fallback runs the first request of each shape, and raises for one that it cannot take. Without a
+    fallback the caller has to know that the model takes the shapes.
+
     Args:
         programs: one for each profile, with equal names of inputs and outputs.
         target: that they were compiled for.
@@ -85,6 +89,8 @@ class Session(contextlib.AbstractContextManager["Session"]):
         self._all_arrays = all(tensor.dtype != OPAQUE for tensor in self._tensors.values())
         self._recent: dict[Any, Runner] = {}
         """The runner for shapes and dtypes that were fed, where all inputs are arrays."""
+        self._unproven: tuple[Any, Runner] | None = None
+        """The shapes and dtypes that were fed to the fallback first, and the runner for them once it has run."""
         self._closed = False
         LINEAGE.register(self)
 
@@ -155,6 +161,8 @@ class Session(contextlib.AbstractContextManager["Session"]):
                 self._inside = True
                 self._feed(values)
                 self._current.execute_here()
+                if self._unproven is not None:
+                    self._remember(*self._unproven)
                 return self._current.hand_over(names)
             finally:
                 try:
@@ -190,9 +198,16 @@ class Session(contextlib.AbstractContextManager["Session"]):
     def feed(self, feeds: Mapping[str, Any]) -> None:
         """Choose the program for the shapes of ``feeds``, and copy them into its input buffers.
 
-        Inputs of open shapes have no buffer: the session holds these until the next ``feed``.
+        Inputs of open shapes have no buffer: the session holds these until the next ``feed``. Where the fallback has
+        to run shapes first, it does so here.
         """
-        self._feed(self._values(feeds))
+        values = self._values(feeds)
+        self._feed(values)
+        if self._unproven is not None:
+            self._current.execute_here()
+            self._current.forget()
+            self._remember(*self._unproven)
+            self._feed(values)
         self._current.hold()
 
     def _names(self, output_names: Sequence[str] | None) -> list[str]:
@@ -223,16 +238,24 @@ class Session(contextlib.AbstractContextManager["Session"]):
         if self._closed:
             closed()
         kinds = self._all_arrays and tuple([(value.shape, value.dtype) for value in values.values()])
-        runner = self._recent.get(kinds)
+        runner, self._unproven = self._recent.get(kinds), None
         if runner is None:
             runner = self._runner(values)
             runner.takes.require(values)
-            if len(self._recent) == RECENT:
-                self._recent.clear()
-            if kinds:
-                self._recent[kinds] = runner
+            if runner.needs_proof and self._fallback:
+                if kinds and all(value.size for value in values.values()):  # what is empty stays with the fallback
+                    self._unproven = kinds, runner
+                runner = self._loaded_fallback()
+            elif kinds:
+                self._remember(kinds, runner)
         runner.feed(values)
         self._current = runner
+
+    def _remember(self, kinds: Any, runner: Runner) -> None:
+        """Let ``runner`` serve requests of these shapes and dtypes without a check."""
+        if len(self._recent) == RECENT:
+            self._recent.clear()
+        self._recent[kinds] = runner
 
     def _require_outside(self) -> None:
         """Require that this thread, which holds the lock, is not inside a run, from which a signal handler starts
@@ -363,7 +386,11 @@ class Session(contextlib.AbstractContextManager["Session"]):
             arrays = (name for name, tensor in self._tensors.items() if tensor.dtype != OPAQUE)
             shapes_text = ", ".join(f"{name} {written(values[name])}" for name in arrays)
             raise InputError(f"no profile of this artifact takes {shapes_text}: add it to model.shapes and run again")
+        return self._loaded_fallback()
+
+    def _loaded_fallback(self) -> Runner:
         if self._open is None:
+            assert self._fallback is not None
             self._open = runner_of(self._fallback, self._target, self._signature)
         return self._open
 

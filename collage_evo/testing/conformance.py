@@ -17,7 +17,7 @@ import numpy as np
 import onnx
 
 from collage_evo.backends.base import Backend, Support, Target
-from collage_evo.backends.capabilities import closed_reason
+from collage_evo.backends.capabilities import closed_reason, refuses_shapes
 from collage_evo.backends.checks import numerics_in
 from collage_evo.backends.enumerate import propose, supported_nodes
 from collage_evo.backends.registry import require_importable
@@ -257,6 +257,8 @@ class Suite:
             if reason:
                 yield Finding("open", name, "declined", reason)
             ranges = calibrate(graph, feeds[: len(SIZES)])
+            if not refuses_shapes(self._backend):
+                del feeds[len(SIZES)]
             for variant in (one for one in variants if not isinstance(transform_of(one.arithmetic), Casts)):
                 piece = self._as_written(f"{name} [{variant.name}]", graph, variant, ranges)
                 yield from self._on("open", piece, graph, feeds)

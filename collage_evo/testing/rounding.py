@@ -33,7 +33,9 @@ def rounding_error(model: onnx.ModelProto, arithmetic: Arithmetic) -> float:
     """
     if arithmetic not in _TYPES:
         return 0.0
-    feeds = random_inputs(build_graph(model), 0)
+    graph = build_graph(model)
+    shapes = {name: list(map(abs, graph.tensors[name].shape)) for name in graph.inputs}  # 1 where a size is open
+    feeds = random_inputs(graph, 0, shapes)
     rounded = deepcopy(model)
     for tensor in rounded.graph.initializer:
         if tensor.data_type == onnx.TensorProto.FLOAT:

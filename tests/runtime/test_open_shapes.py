@@ -13,13 +13,10 @@ import onnx
 import pytest
 from onnx import TensorProto, helper
 
-from collage_evo.backends.base import Backend, BuildFailure
-from collage_evo.backends.capabilities import takes_open_inputs
-from collage_evo.backends.openvino import OpenVinoBackend
+from collage_evo.backends.base import Backend
+from collage_evo.backends.capabilities import refuses_shapes
 from collage_evo.backends.registry import get_backend, probe_all
 from collage_evo.errors import InputError
-from collage_evo.fitness.compile.cache import PieceCache
-from collage_evo.fitness.compile.compiler import Compiler
 from collage_evo.graph.ir.elements import EXTENDED
 from collage_evo.graph.ir.values import plain, read_values, save_values
 from collage_evo.graph.load.load import ModelFile
@@ -140,7 +137,7 @@ def numbers(shapes: dict[str, tuple[int, ...]]) -> dict[str, np.ndarray]:
 
 def fall_backs() -> list[Backend]:
     usable = (get_backend(name) for name, probe in probe_all() if probe.available)
-    return [backend for backend in usable if takes_open_inputs(backend)]
+    return [backend for backend in usable if refuses_shapes(backend)]
 
 
 @pytest.mark.parametrize("case", PICKY)
@@ -156,20 +153,6 @@ def test_a_shape_that_an_operator_cannot_take_raises_and_leaves_the_session_as_i
                 with pytest.raises(InputError, match=r"^onnxruntime cannot run the model on these inputs: .+$"):
                     session.run(None, numbers(refused))
                 assert relative_error(session.run(None, feeds), expected).relative < 1e-6
-
-
-def test_a_library_that_does_not_refuse_such_shapes_gets_no_open_input(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    model = parse_graph("g (float[n] x) => (float[n] y) { y = Neg(x) }")
-    refused = Compiler(TARGET, PieceCache(tmp_path, 2**30)).whole(model, "openvino", "default")
-    assert isinstance(refused, BuildFailure)
-    assert "the input x is open" in refused.reason
-    monkeypatch.setattr(OpenVinoBackend, "open_inputs", True)  # as when it was taken for able
-    program = whole(model, tmp_path, "openvino")
-    monkeypatch.undo()
-    with pytest.raises(InputError, match="run the search again"):
-        Session([program], TARGET)
 
 
 def test_sizes_of_one_name_are_equal(tmp_path: Path) -> None:

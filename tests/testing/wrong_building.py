@@ -121,7 +121,7 @@ class Checked(Follows):
 class Open(Right):
     """Takes open inputs of anything, by the reference."""
 
-    open_inputs = True
+    refuses_shapes = True
 
     def supports_node(self, graph, node):
         return YES

@@ -94,7 +94,7 @@ class OnnxRuntimeBackend(Backend):
         UNOPTIMISED,
     )
     as_it_comes: ClassVar[Variant] = Variant(AS_IT_COMES)
-    open_inputs: ClassVar[bool] = True
+    refuses_shapes: ClassVar[bool] = True
     portable: ClassVar[bool] = True
     gives_reference: ClassVar[bool] = True
 

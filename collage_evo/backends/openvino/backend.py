@@ -8,6 +8,7 @@ import os
 import sys
 import threading
 from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
 from functools import cache, partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, ClassVar
@@ -36,7 +37,7 @@ from collage_evo.backends.checks import (
 )
 from collage_evo.backends.openvino.blob import blob_files, write_blob
 from collage_evo.backends.openvino.int8 import INT8
-from collage_evo.backends.openvino.masks import compare_truths, spread_masks
+from collage_evo.backends.openvino.masks import compare_truths, has_wrong_rows, spread_masks
 from collage_evo.backends.openvino.plain import OpenVinoPlain
 from collage_evo.backends.openvino.precision import other_precision
 from collage_evo.backends.openvino.profile import profile_kernels
@@ -46,7 +47,7 @@ from collage_evo.backends.openvino.ties import choose_as_onnx
 from collage_evo.backends.profiled import KernelTime
 from collage_evo.backends.variants import AS_IT_COMES, DEFAULT, Arithmetic, TargetLike, Variant
 from collage_evo.errors import one_line
-from collage_evo.graph.ir.graph import COMPOSITE, Graph, Node, NodeSet, members
+from collage_evo.graph.ir.graph import COMPOSITE, Graph, GraphCache, Node, NodeSet, members
 from collage_evo.hardware.cores import own_cores
 from collage_evo.hardware.processor import level, this_machine
 
@@ -102,7 +103,7 @@ class OpenVinoBackend(Backend):
     )
     # The library chooses the precision, so that its outputs may be off by bfloat16's rounding.
     as_it_comes: ClassVar[Variant] = Variant(AS_IT_COMES, Arithmetic.BFLOAT16)
-    open_inputs: ClassVar[bool] = False
+    refuses_shapes: ClassVar[bool] = False
 
     def probe(self) -> Probe:
         return probe_distribution("openvino", "openvino")
@@ -115,7 +116,7 @@ class OpenVinoBackend(Backend):
     def supports_node(self, graph: Graph, node: Node) -> Support:
         if node.domain == COMPOSITE:
             return _composite(graph, node)
-        reason = refusal(graph, node)
+        reason = self.known_wrong(graph, node)
         return no(reason) if reason else plain(graph, node, _DTYPES)
 
     def variants_of(self, graph: Graph, nodes: NodeSet) -> tuple[Variant, ...]:
@@ -125,7 +126,7 @@ class OpenVinoBackend(Backend):
         return tuple(v for v in self.variants if v in offered)
 
     def known_wrong(self, graph: Graph, node: Node) -> str:
-        return refusal(graph, node)
+        return refusal(_opened(graph) if graph.is_open else graph, node)
 
     def bits(self, variant: Variant) -> int:
         return 32  # in the CPU plugin, whatever the type
@@ -149,7 +150,10 @@ class OpenVinoBackend(Backend):
         core = _core()
         config = _config(target, variant)
         read = _read(core, model, variant)
-        if problem := sizes_not_taken(read):
+        is_open = any(port.get_partial_shape().is_dynamic for port in read.inputs)
+        if is_open and variant.name != AS_IT_COMES and has_wrong_rows(read):
+            config["SNIPPETS_MODE"] = "DISABLE"
+        if not is_open and (problem := sizes_not_taken(read)):  # open inputs have only shapes that were proven
             return BuildFailure(f"openvino: {problem}", declined=True)
         compiled = core.compile_model(read, "CPU", config)
         if len(compiled.inputs) != _given(model):
@@ -195,6 +199,12 @@ def _imported(path: Path, config: Mapping[str, Any]) -> tuple[Any, np.ndarray | 
         end += size
     shared = np.frombuffer(memory, np.uint8)
     return _core().import_model(SharedTensor(shared, shape=[shared.size]), "CPU", config), shared
+
+
+@GraphCache
+def _opened(graph: Graph) -> Graph:
+    """``graph`` with -1 for each size that follows the inputs'."""
+    return replace(graph, tensors={name: one.opened for name, one in graph.tensors.items()})
 
 
 def _rounds(variant: Variant, graph: Graph, nodes: NodeSet) -> bool:
@@ -243,6 +253,8 @@ def _composite(graph: Graph, node: Node) -> Support:
 class _Loaded:
     def __init__(self, compiled: Any, shared: np.ndarray | None) -> None:
         self._compiled, self._shared = compiled, shared
+        self._request: Any = None
+        """For :meth:`run`, made by its first call."""
 
     def bind(self, inputs: Sequence[np.ndarray], outputs: Sequence[np.ndarray]) -> Callable[[], None]:
         from openvino import Tensor as SharedTensor
@@ -258,9 +270,14 @@ class _Loaded:
         return partial(request.infer, share_outputs=True)
 
     def run(self, inputs: Sequence[Any]) -> list[Any]:
-        request = self._compiled.create_infer_request()
-        request.infer(list(inputs))
-        return [request.get_output_tensor(index).data.copy() for index in range(len(self._compiled.outputs))]
+        from openvino import Tensor as SharedTensor
+
+        if self._request is None:
+            self._request = self._compiled.create_infer_request()  # takes longer than a small piece
+        for index, array in enumerate(inputs):
+            self._request.set_input_tensor(index, SharedTensor(_writeable(array), shared_memory=True))
+        self._request.infer(share_outputs=True)
+        return [self._request.get_output_tensor(index).data.copy() for index in range(len(self._compiled.outputs))]
 
 
 def _other_shapes(ports: Sequence[Any], model: onnx.ModelProto) -> str:

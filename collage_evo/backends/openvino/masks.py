@@ -77,3 +77,19 @@ def _before_spreading(value: Any) -> Any:
     while value.get_node().get_type_name() == "Broadcast":
         value = value.get_node().input_value(0)
     return value
+
+
+def has_wrong_rows(model: Any) -> bool:
+    """Whether the plugin's kernel for blocks may compute rows of open length in ``model`` wrongly.
+
+    OpenVINO 2026.4 computes attention without a mask wrongly for rows that are longer than a vector if the first ones
+    were shorter. Where a computed mask is added to the scores, it is right.
+    """
+    rows = (op for op in model.get_ops() if op.get_type_name() in ("Softmax", "GroupNormalization"))
+    before = (op.input_value(0).get_node() for op in rows)
+    return any(one.get_type_name() != "Add" or _is_constant(one) for one in before)
+
+
+def _is_constant(added: Any) -> bool:
+    """Whether one side of the addition ``added`` is a constant."""
+    return any(added.input_value(side).get_node().get_type_name() == "Constant" for side in (0, 1))

@@ -12,7 +12,7 @@ from pathlib import Path
 import onnx
 
 from collage_evo.backends.base import Backend, BuildFailure
-from collage_evo.backends.capabilities import TakesOpenShapes, closed_reason
+from collage_evo.backends.capabilities import TakesOpenShapes, by_values_reason, closed_reason, refuses_shapes
 from collage_evo.backends.registry import get_backend
 from collage_evo.errors import InputError
 from collage_evo.fitness.compile.cache import PieceCache
@@ -28,7 +28,7 @@ from collage_evo.graph.check.indices import (
 from collage_evo.graph.check.scopes import operators
 from collage_evo.graph.convert.extract import content_hash
 from collage_evo.graph.convert.origin import node_names
-from collage_evo.graph.convert.read import declared_tensor
+from collage_evo.graph.convert.read import build_graph, declared_tensor
 from collage_evo.graph.ir.graph import Graph, Tensor, members
 from collage_evo.graph.ir.weights import inlined
 from collage_evo.graph.load.data import given_inputs
@@ -65,7 +65,8 @@ class Compiler:
             return BuildFailure(f"{region.backend}: {stray}", declined=True)
         inputs, outputs = graph.boundary(region.nodes)
         sides = ([graph.tensors[name].opened for name in names] for names in (inputs, outputs))
-        if problem := _open_problem(region.backend, *sides):
+        by_values = by_values_reason(get_backend(region.backend), graph, region.nodes)
+        if problem := by_values or _open_problem(region.backend, *sides):
             return BuildFailure(problem, declined=True)
         names = tuple(name for i in members(region.nodes) for name in graph.nodes[i].names)
         try:
@@ -123,7 +124,8 @@ class Compiler:
         indices = IndexVerdict() if engine.guards(engine.variant(variant)) else indices_of_model(model)
         if indices.stray:
             return BuildFailure(f"{backend}: {indices.stray}", declined=True)
-        if reason := _known_wrong(engine, model):
+        proven = not refuses_shapes(engine) and not all(one.static for one in input_tensors)
+        if reason := (_known_wrong_open if proven else _known_wrong)(engine, model):
             return BuildFailure(f"{backend}: {reason}", declined=True)
         built = self._build(backend, variant, digest(model), lambda: computed_outputs(model))
         if isinstance(built, BuildFailure):
@@ -184,6 +186,14 @@ def _bits(region: Region) -> int:
 def _moving(graph: Graph, pieces: Sequence[Piece]) -> Mapping[str, Tensor]:
     names = {name for piece in pieces for name in (*piece.inputs, *piece.outputs)}
     return {name: graph.tensors[name].opened for name in sorted(names | set(graph.inputs))}
+
+
+def _known_wrong_open(backend: Backend, model: onnx.ModelProto) -> str:
+    """Why the backend does not take a whole model with open shapes, in which all tensors' types are declared."""
+    graph = build_graph(model)
+    return by_values_reason(backend, graph, graph.all_nodes) or next(
+        (reason for node in graph.nodes if (reason := backend.known_wrong(graph, node))), ""
+    )
 
 
 def _known_wrong(backend: Backend, model: onnx.ModelProto) -> str:

@@ -1,8 +1,9 @@
 """Bounds of the indices in a model: whether they may point outside its tensors, and which inputs need limits.
 
-The reference run has shown that constants are valid, and for some computed indices it follows whatever the inputs
-hold. Other indices are an input of the model, as tokens are: each request is checked against their limits. All
-remaining ones may hold anything.
+The reference run has shown that constants are valid. So are values that follow from shapes, for the shapes of a run:
+libraries get no others, or refuse them. For some computed indices it follows whatever the inputs hold. Other indices
+are an input of the model, as tokens are: each request is checked against their limits. All remaining ones may hold
+anything.
 """
 
 from __future__ import annotations
@@ -135,8 +136,8 @@ def _inside(values: Values, use: IndexUse) -> bool:
     """Whether the values are valid in every request."""
     if not use.high:
         return values.settled(use.name)
-    if values.around is None and values.fixed and values.settled(use.name) and values.constant(use.name) is None:
-        return True  # it was valid in the run that the model has completed
+    if values.around is None and values.settled(use.name) and values.constant(use.name) is None:
+        return True  # it was valid in the run that the model has completed on inputs of these shapes
     constants = values.constant(use.name)
     if constants is not None:
         low, high = np.array(use.low), np.array(use.high)

@@ -198,7 +198,14 @@ def _place_of(values: Values, node: onnx.NodeProto) -> Range | None:
 
 def _sizes(values: Values, node: onnx.NodeProto) -> Range | None:
     shape = values.shape(node.input[0])
-    return (min(shape), max(shape)) if shape and min(shape) >= 0 and node.op_type == "Shape" else (0, 2**63 - 1)
+    if node.op_type == "Size" or not shape:
+        return 0, 2**63 - 1
+    return (min(shape), max(shape)) if min(shape) >= 0 else (0, 2**31 - 1)  # a longer axis takes 2 GiB even of bytes
+
+
+def _filled(values: Values, node: onnx.NodeProto) -> Range | None:
+    value = next((numpy_helper.to_array(attribute.t).item() for attribute in node.attribute), 0)
+    return (value, value) if isinstance(value, int) else None
 
 
 Rule = Callable[[Values, onnx.NodeProto], Range | None]
@@ -209,6 +216,7 @@ _RULES: Mapping[str, Rule] = {
     **dict.fromkeys(("Div", "Mod"), _quotient_of_any_library),
     **dict.fromkeys(("ArgMax", "ArgMin", "TopK"), _place_of),
     **dict.fromkeys(("Shape", "Size"), _sizes),
+    "ConstantOfShape": _filled,
 }
 
 

@@ -18,6 +18,7 @@ from collage_evo.answer.baselines import (
 )
 from collage_evo.answer.delivery import Delivery
 from collage_evo.backends.base import UNCHECKED
+from collage_evo.backends.capabilities import closed_reason, refuses_shapes
 from collage_evo.backends.registry import get_backend
 from collage_evo.backends.select import whole_variants
 from collage_evo.files import Stored
@@ -147,7 +148,8 @@ def _report_baseline(run: RunContext, baseline: Baseline) -> None:
 def fall_back(run: RunContext, model: PreparedModel, backends: Backends) -> Delivery:
     """Common parts of every answer of this run: the file's declarations, and the fallback for any other shapes."""
     signature = signature_of(model.dynamic or model.original, model.declared)
-    if model.dynamic is None:
+    proves = run.open_shapes and any(not closed_reason(one) and not refuses_shapes(one) for one in backends)
+    if model.dynamic is None and not proves:
         return Delivery(run.directory, run.target, signature, None)
     saved, directory = run.directory / FALLBACKS, run.directory / FALLBACK_ARTIFACTS
     fallbacks = read_baselines(saved, directory, run.setting.target)
@@ -156,7 +158,7 @@ def fall_back(run: RunContext, model: PreparedModel, backends: Backends) -> Deli
             fallbacks = measure_fallbacks(backends, directory, run.machine)
         write_baselines(saved, fallbacks)
     best = best_fallback([fallbacks])
-    run.reporter.log(describe_fallback(fallbacks, best))
+    run.reporter.log(describe_fallback(fallbacks, best, first=model.dynamic is None))
     return Delivery(run.directory, run.target, signature, best.artifact if best else None)
 
 
