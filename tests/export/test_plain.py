@@ -29,7 +29,7 @@ from collage_evo.hardware.target import Target
 from collage_evo.models.builder import Builder
 from collage_evo.precision.quantise.arithmetic import Arithmetic
 from collage_evo.runtime import input_limits
-from collage_evo.runtime.artifact import load_artifact, read_artifact, write_artifact
+from collage_evo.runtime.artifact import Profile, load_artifact, read_artifact, write_artifact
 from tests.export.runs import (
     POSITIONS,
     TARGET,
@@ -45,7 +45,8 @@ from tests.export.runs import (
     usable,
     with_fallback,
 )
-from tests.support.models import chain, tiny_convnet, tiny_transformer
+from tests.runtime.helpers import whole
+from tests.support.models import chain, parse_graph, tiny_convnet, tiny_transformer
 
 LIBRARIES = usable("onnxruntime", "openvino", "ncnn", "tvm", "torch")
 ALONE = "import runpy, sys; sys.modules['collage_evo'] = None; sys.argv = sys.argv[1:]; runpy.run_path(sys.argv[0], run_name='__main__')"  # noqa: E501
@@ -423,3 +424,12 @@ def test_the_runner_refuses_sizes_of_one_name_that_differ(tmp_path: Path) -> Non
     command = [sys.executable, "-c", program]
     ended = subprocess.run(command, cwd=tmp_path / "out", capture_output=True, text=True, timeout=250)
     assert ended.stdout == "24.0\n'rows' is 1 in 'z' and 4 in an input before it\n24.0\n", ended.stderr
+
+
+def test_an_answer_whose_library_refuses_no_shapes_is_not_exported(tmp_path: Path) -> None:
+    model = parse_graph("g (float[n] x) => (float[n] y) { y = Neg(x) }")
+    programs = [whole(model, tmp_path / "cache", backend) for backend in ("openvino", "onnxruntime")]
+    write_artifact(tmp_path / "best.collage", [Profile(programs[0])], TARGET, fallback=programs[1])
+    with pytest.raises(InputError, match="first request of each shape in onnxruntime, which plain files do not"):
+        export_plain(tmp_path, tmp_path / "out")
+    assert not (tmp_path / "out").exists()
