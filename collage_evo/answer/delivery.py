@@ -71,8 +71,8 @@ class Delivery:
         profiles = [
             replace(one, info={**had, **(info or {}), **held}) for one, had in zip(parts, infos, strict=True)
         ]
-        alone = all(None in one.program.shapes and not needs_proof(one.program) for one in profiles)
-        open_form = read_artifact(self.fallback).program if self.fallback and not alone else None
+        refused = all(None in one.program.shapes and not needs_proof(one.program) for one in profiles)
+        open_form = read_artifact(self.fallback).program if self.fallback and not refused else None
         write_artifact(self.best, profiles, self.target, self.signature, open_form, check)
         shutil.rmtree(self.directory / REPLACED, ignore_errors=True)
         return self.best
