@@ -395,10 +395,12 @@ class SampleBatchesJob(Asks[SampleBatches]):
 
 @dataclass(frozen=True)
 class SampleJob(Asks[Timed]):
-    """Run a sample batch of an artifact, which stays open, on the only sample in a file, after a run on it."""
+    """Run a sample batch of an artifact, which stays open, on the only sample in a file; the ``first`` time after a
+    run, which plans buffers for its shapes."""
 
     artifact: str
     sample: str
+    first: bool
 
 
 @dataclass(frozen=True)

@@ -139,13 +139,14 @@ class OpenArtifacts:
         return SampleBatches(tuple(sample_batch(self._opened[one].at_work(inputs)) for one in job.artifacts))
 
     def on_sample(self, job: SampleJob) -> Timed:
-        """A sample batch of an artifact on a sample, after a first run, which plans buffers for its shapes."""
+        """A sample batch of an artifact on a sample."""
         if job.artifact not in self._opened:
             self._opened[job.artifact] = OpenArtifact(Path(job.artifact), self._context.shares)
         (sample,), timed = read_samples(Path(job.sample)), SingleSession(self._opened[job.artifact].session)
         timed.feed(TimedInputs((sample.feeds,)))
         self._context.exclusive.acquire_exclusive()
-        timed.execute()
+        if job.first:
+            timed.execute()
         return Timed(sample_batch(timed))
 
     def profile(self, job: ProfileJob) -> Profiled:

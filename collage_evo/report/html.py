@@ -255,7 +255,9 @@ def _decided(result: Result) -> str:
             f"{proof if speed.low > 1.0 else earlier}."
         )
     if tried.by_definition or not tried.rounds:
-        return f"No placement that meets the budget was compared, so the answer is {best}."
+        left_out = result.by_size is not None and result.by_size.left_out
+        keeps = "is as fast as the libraries at every size" if left_out else "meets the budget"
+        return f"No placement that {keeps} was compared, so the answer is {best}."
     rival = format_name(result.rival or result.best_single)
     return (
         f"No placement was proved faster than every baseline: the best one was {describe_gain(tried)} as fast as "

@@ -133,7 +133,8 @@ def _in_turns(run: RunContext, artifacts: Mapping[str, Path], samples: Sequence[
             order = list(artifacts) if number % 2 else list(artifacts)[::-1]  # a drift affects all alike
             for file, ms in zip(files, times, strict=True):
                 for name in order:
-                    timed = processes[name].call(SampleJob(str(artifacts[name]), str(file)), run.machine.timeout_s)
+                    job = SampleJob(str(artifacts[name]), str(file), number == 0)
+                    timed = processes[name].call(job, run.machine.timeout_s)
                     if isinstance(timed, Failure):
                         raise InputError(f"{name} at one of the sizes: {timed}")
                     ms[name].append(median(timed.times_ms))
