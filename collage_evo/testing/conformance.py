@@ -11,7 +11,6 @@ from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
-from types import TracebackType
 
 import numpy as np
 import onnx
@@ -118,7 +117,7 @@ def check_backend(
         return Report(backend.name, probe.version, tuple(findings), dict(suite.patterns))
 
 
-class Suite:
+class Suite(contextlib.AbstractContextManager["Suite"]):
     """The processes of one backend's checks, and the patterns that occurred so far. Use as a context manager."""
 
     def __init__(self, backend: Backend, effort: Effort) -> None:
@@ -137,12 +136,7 @@ class Suite:
         self._main, self._other = (CheckProcess(backend, effort.timeout_s, environment) for _ in range(2))
         self._folder = tempfile.TemporaryDirectory(prefix="conformance-")
 
-    def __enter__(self) -> Suite:
-        return self
-
-    def __exit__(
-        self, kind: type[BaseException] | None, value: BaseException | None, trace: TracebackType | None
-    ) -> None:
+    def __exit__(self, *exception: object) -> None:
         self._main.close()
         self._other.close()
         self._folder.cleanup()

@@ -216,8 +216,6 @@ def _read_linked(tensor: onnx.TensorProto, file: Path) -> None:
     with file.open("rb") as source:
         source.seek(begin)
         tensor.raw_data = source.read(length)
-    tensor.data_location = onnx.TensorProto.DEFAULT
-    del tensor.external_data[:]
 
 
 def _with_weights(model: onnx.ModelProto, path: Path) -> onnx.ModelProto:
@@ -261,8 +259,8 @@ def _read_outside(tensor: onnx.TensorProto, path: Path) -> None:
         _read_linked(tensor, file)
     else:
         external_data_helper.load_external_data_for_tensor(tensor, str(folder))
-        tensor.data_location = onnx.TensorProto.DEFAULT
-        del tensor.external_data[:]
+    tensor.data_location = onnx.TensorProto.DEFAULT
+    del tensor.external_data[:]
 
 
 def _require_whole(tensor: onnx.TensorProto) -> None:
