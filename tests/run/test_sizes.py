@@ -4,8 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from pathlib import Path
+from types import SimpleNamespace
+from typing import cast
 
 import numpy as np
+import onnx
 import pytest
 
 from collage_evo.accuracy.samples import Sample, read_samples, write_samples
@@ -17,6 +20,7 @@ from collage_evo.fitness.jobs import SampleJob, Timed
 from collage_evo.genome.failure import Failure, Fault
 from collage_evo.genome.outcome import Outcome
 from collage_evo.graph.load.open_shapes import Dimension, OpenShapes
+from collage_evo.graph.prepare import PreparedModel
 from collage_evo.report.sizes import ANSWER
 from collage_evo.run.samples import SHAPES
 from collage_evo.run.stages.samples import PARTS
@@ -24,6 +28,9 @@ from collage_evo.run.stages.sizes import ROUNDS, BySize, times_by_size
 from tests.support.machine import FakeMachine
 from tests.support.runs import fake_run
 
+MODEL = onnx.parser.parse_model(
+    '<ir_version: 9, opset_import: ["" : 18]> g (int64[1, length] ids) => (int64[1, length] y) { y = Identity(ids) }'
+)
 LENGTHS = (4, 8, 16, 32, 64, 128, 256, 512)
 ORT, OPENVINO = "onnxruntime/default", "openvino/default"
 NAMES = {ORT: "ONNX Runtime in float32", OPENVINO: "OpenVINO in float32"}
@@ -31,7 +38,9 @@ Pace = Callable[[int], float]
 """Milliseconds by the size of an input."""
 
 
-def by_size(folder: Path, paces: dict[str, Pace], answer: str, noise: float = 0.0, seed: int = 0) -> BySize:
+def by_size(
+    folder: Path, paces: dict[str, Pace], answer: str, noise: float = 0.0, seed: int = 0, **given: object
+) -> BySize:
     """The times of a race that ``answer`` won, among contestants of these ``paces``; placements are called
     so. ``noise``: standard deviation of a round's logarithm. One of 0 ms crashes."""
     rng = np.random.default_rng(seed)
@@ -41,8 +50,8 @@ def by_size(folder: Path, paces: dict[str, Pace], answer: str, noise: float = 0.
         ms = paces[Path(job.artifact).name.replace("-", "/", 1)](sample.feeds["ids"].shape[1])
         return Timed((ms * float(np.exp(rng.normal(0, noise))),)) if ms else Failure(Fault.CRASH, "killed by SIGSEGV")
 
-    run = fake_run(folder, FakeMachine(timed), **{"data.source": "texts"})
-    run.store.put(SHAPES, OpenShapes({"ids": (Dimension(1, 1), Dimension(4, 512, "length"))}))
+    run = fake_run(folder, FakeMachine(timed), **{"data.source": "texts", **given})
+    run.store.put(SHAPES, OpenShapes({"ids": (Dimension(1, 1), Dimension(4, 600 if given else 512, "length"))}))
     run.work.mkdir(exist_ok=True)
     samples = [Sample({"ids": np.zeros((1, length), np.int64)}) for length in LENGTHS]
     for number, name in enumerate(PARTS):
@@ -56,7 +65,8 @@ def by_size(folder: Path, paces: dict[str, Pace], answer: str, noise: float = 0.
     placements = {name: path for name, path in paths.items() if name.startswith("placement")}
     race = Race({name: (((5.0,),),) for name in paces}, {})
     verdict = Verdict(answer, ORT, ITSELF, answer, ITSELF, race)
-    return times_by_size(run, verdict, paths[answer], placements, baselines)
+    model = cast(PreparedModel, SimpleNamespace(original=MODEL))
+    return times_by_size(run, model, verdict, paths[answer], placements, baselines)
 
 
 def linear(length: int) -> float:
@@ -75,6 +85,13 @@ def test_the_table_has_both_ends_and_every_library(tmp_path: Path) -> None:
     assert found.table.times[-1].ms == pytest.approx({ANSWER: 26.1, NAMES[ORT]: 52.2, NAMES[OPENVINO]: 52.2})
     assert found.table.served.endswith("latency expected over the data: 8 samples, length 4 to 512")
     assert found.slow == {}
+
+
+def test_the_largest_size_of_a_range_is_timed_if_no_sample_has_it(tmp_path: Path) -> None:
+    ranges = {"model.shapes": {"length": "4..600"}}
+    found = by_size(tmp_path, {"placement/0": flat, ORT: linear}, "placement/0", **ranges)
+    assert found.table is not None
+    assert (found.table.times[-1].size, found.table.times[-1].samples) == (600, 0)
 
 
 def test_an_answer_that_is_slower_at_a_size_is_left_out_with_others_that_are(tmp_path: Path) -> None:

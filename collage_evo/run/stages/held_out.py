@@ -119,7 +119,7 @@ def hold_out(
             exclusion = Exclusion(f"it is not batch invariant: {describe_invariance(invariance)}")
         # A winner in float32 throughout stays: nothing is more exact.
         if exclusion is None or computes_exactly(artifact):
-            timed = partial(times_by_size, run, verdict, artifact, placements, baselines)
+            timed = partial(times_by_size, run, model, verdict, artifact, placements, baselines)
             sizes = in_time(partial(run.attempt, timed, "the answer is not compared by size"), DELIVERY_S)
             known = sizes if isinstance(sizes, BySize) else BySize()
             if not known.slow:

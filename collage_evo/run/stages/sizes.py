@@ -24,6 +24,8 @@ from collage_evo.config_model import has_ranges
 from collage_evo.errors import InputError
 from collage_evo.fitness.jobs import SampleJob
 from collage_evo.genome.failure import Failure
+from collage_evo.graph.load.inputs import random_inputs
+from collage_evo.graph.prepare import PreparedModel
 from collage_evo.report.sizes import ANSWER, ROWS, LatencyBySize, describe_open, size_of
 from collage_evo.report.stage import Stage
 from collage_evo.report.words import format_engine, format_ratio
@@ -57,9 +59,15 @@ class BySize:
 
 
 def times_by_size(
-    run: RunContext, verdict: Verdict, artifact: Path, placements: Mapping[str, Path], baselines: Sequence[Baseline]
+    run: RunContext,
+    model: PreparedModel,
+    verdict: Verdict,
+    artifact: Path,
+    placements: Mapping[str, Path],
+    baselines: Sequence[Baseline],
 ) -> BySize:
-    """Time the winner of a race, its ``artifact``, and the libraries on the sizes of an open run.
+    """Time the winner of a race, its ``artifact``, and the libraries on sizes of an open run: those of the samples,
+    and the largest of the ranges if there are any.
 
     The libraries are those that raced, and the fastest of each in float32. Only these are rivals: what is faster in
     another precision at one size is slower in the expected latency. A second measurement, in other processes,
@@ -70,7 +78,9 @@ def times_by_size(
     """
     if (shapes := run.open_shapes) is None:
         return BySize()
-    distribution, every = samples_by_size(run)
+    (distribution, every), ranges = samples_by_size(run), has_ranges(run.config.model.shapes)
+    if ranges and not any(shapes_of(one) == shapes.largest for one in every):
+        every.append(Sample(random_inputs(model.original, 0, shapes.largest)))
     exact = [one for one in baselines if one.exact and one.outcome.latency_ms is not None]
     by_time = sorted(exact, key=lambda one: one.outcome.latency_ms or 0.0, reverse=True)
     fastest = {one.backend: one for one in by_time}.values()
@@ -87,8 +97,8 @@ def times_by_size(
         (shapes_of(sample), {words[name]: median(ms) for name, ms in one.items()})
         for sample, one in zip(samples, times, strict=True)
     ]
-    ranges, drawn = has_ranges(run.config.model.shapes), run.config.data.source is None
-    table = LatencyBySize.of(shapes, distribution, measured, describe_open(shapes, distribution, ranges, drawn))
+    served = describe_open(shapes, distribution, ranges, run.config.data.source is None)
+    table = LatencyBySize.of(shapes, distribution, measured, served)
     rivals = {name: paths[name] for name, one in libraries.items() if one.exact}
     level = run.config.policy.race_level
     both = zip(samples, times, strict=True)
