@@ -7,6 +7,7 @@ Three more are in files of their own: :class:`~collage_evo.backends.tuning.Tunab
 from __future__ import annotations
 
 from collections.abc import Sequence
+from itertools import chain
 from pathlib import Path
 from typing import TYPE_CHECKING, ClassVar, Protocol, runtime_checkable
 
@@ -81,12 +82,14 @@ def closed_reason(backend: Backend) -> str:
 
 
 def by_values_reason(backend: Backend, graph: Graph, nodes: NodeSet) -> str:
-    """Why it does not take ``nodes`` of an open ``graph``: a shape there may depend on more than those of the inputs,
-    and the backend does not refuse shapes. Empty if it does."""
-    if not graph.is_open or refuses_shapes(backend):
+    """Why a backend that takes open shapes and refuses none does not take ``nodes``: a shape that they meet may depend
+    on more than those of the model's inputs. Empty if it takes them."""
+    if closed_reason(backend) or refuses_shapes(backend):
         return ""
-    several = (graph.nodes[index] for index in members(nodes) if graph.nodes[index].domain == COMPOSITE)
-    name = next((node.name for node in several), "")
+    inside = (graph.nodes[index] for index in members(nodes) if graph.is_open)
+    several = (node.name for node in inside if node.domain == COMPOSITE)
+    unknown = (one for one in graph.boundary(nodes)[0] if not graph.tensors[one].static)
+    name = next(chain(several, unknown), "")
     return name and f"shapes in {name} may depend on values, and it does not refuse what it cannot take"
 
 

@@ -130,8 +130,9 @@ def supported_nodes(graph: Graph, backend: Backend) -> tuple[NodeSet, dict[int, 
     supported = 0
     refused: dict[int, str] = {}
     for node in graph.nodes:
-        by_values = by_values_reason(backend, graph, 1 << node.index)
-        verdict = no(by_values) if by_values else backend.takes(graph, node)
+        verdict = backend.takes(graph, node)
+        if verdict and (by_values := by_values_reason(backend, graph, 1 << node.index)):
+            verdict = no(by_values)
         if verdict:
             supported |= 1 << node.index
         else:

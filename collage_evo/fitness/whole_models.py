@@ -114,12 +114,13 @@ class WholeModels:
         """Compile, write and check the model with open shapes, and time the first runs of new sessions."""
         context = self._context
         files = context.setting.files
-        model = read_model(files.dynamic if files.dynamic.exists() else files.original)  # which then is open
+        fixed = files.dynamic.exists()  # the shapes of the run: otherwise its model is open, its references of many
+        model = read_model(files.dynamic if fixed else files.original)
         program = context.compiler.whole(model, job.backend, job.variant)
         if isinstance(program, BuildFailure):
             return unbuilt(program)
         write_artifact(Path(job.artifact), [Profile(program, {"fallback": job.backend})], context.target)
-        shapes = other_shapes(model, context.references[0][0], job.seconds)
+        shapes = other_shapes(model, context.references[0][0], job.seconds) if fixed else []
         others = [(dict(feeds), dict(expected)) for feeds, expected in shapes]
         context.exclusive.acquire_exclusive()
         times: list[float] = []

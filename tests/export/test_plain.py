@@ -46,6 +46,7 @@ from tests.export.runs import (
     with_fallback,
 )
 from tests.runtime.helpers import whole
+from tests.runtime.test_proven_shapes import prepared
 from tests.support.models import chain, parse_graph, tiny_convnet, tiny_transformer
 
 LIBRARIES = usable("onnxruntime", "openvino", "ncnn", "tvm", "torch")
@@ -428,6 +429,7 @@ def test_the_runner_refuses_sizes_of_one_name_that_differ(tmp_path: Path) -> Non
 
 def test_an_answer_whose_library_refuses_no_shapes_is_not_exported(tmp_path: Path) -> None:
     model = parse_graph("g (float[n] x) => (float[n] y) { y = Neg(x) }")
+    model = prepared(model, tmp_path, [{"x": np.ones(n, np.float32)} for n in (2, 3)]).original
     programs = [whole(model, tmp_path / "cache", backend) for backend in ("openvino", "onnxruntime")]
     write_artifact(tmp_path / "best.collage", [Profile(programs[0])], TARGET, fallback=programs[1])
     with pytest.raises(InputError, match="first request of each shape in onnxruntime, which plain files do not"):

@@ -152,6 +152,13 @@ def test_sizes_by_values_are_no_openvino_piece(tmp_path: Path) -> None:
     assert any("may depend on values" in reason for reason in reasons.values())
 
 
+def test_open_shapes_of_which_no_run_says_what_they_follow_are_no_openvino_piece(tmp_path: Path) -> None:
+    refused = compiler(tmp_path).whole(parse_graph(f"g {PRODUCT}"), "openvino", "default")
+    assert isinstance(refused, BuildFailure)
+    assert refused.declined
+    assert "shapes in x may depend on values" in refused.reason
+
+
 def test_an_artifact_without_the_fallback_is_not_served(tmp_path: Path, programs: tuple[Program, Program]) -> None:
     write_artifact(tmp_path / "a.collage", [Profile(programs[0])], TARGET)
     with pytest.raises(InputError, match=r"has no fallback to refuse shapes with: load best\.collage of its run"):
