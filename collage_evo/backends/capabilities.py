@@ -82,8 +82,8 @@ def closed_reason(backend: Backend) -> str:
 
 
 def by_values_reason(backend: Backend, graph: Graph, nodes: NodeSet) -> str:
-    """Why a backend that takes open shapes and refuses none does not take ``nodes``: a shape that they meet may depend
-    on more than those of the model's inputs. Empty if it takes them."""
+    """Why a backend that takes open shapes and refuses none does not take ``nodes``: a shape in them may depend on
+    more than those of the model's inputs. Empty if it takes them."""
     if closed_reason(backend) or refuses_shapes(backend):
         return ""
     inside = (graph.nodes[index] for index in members(nodes) if graph.is_open)
