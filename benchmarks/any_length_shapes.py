@@ -54,7 +54,7 @@ def shapes(options: argparse.Namespace) -> bool:
 
 
 def _drawn(data: Data, rng: np.random.Generator, least: int, most: int) -> Feeds:
-    """A request of held-out samples, cut or repeated to one length; half of them are shorter than the cube root."""
+    """A request of held-out samples, cut or repeated to one length, more often a short one."""
     length = round(least * (most / least) ** (rng.random() ** 1.5))
     rows = int(rng.integers(1, MOST_ROWS + 1)) if data.batch else 1
     chosen = [data.of_length(data.samples[k], length) for k in rng.integers(0, len(data.samples), rows)]

@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from itertools import chain
-from operator import itemgetter
 from typing import Any
 
 import numpy as np
@@ -18,42 +16,33 @@ from collage_evo.runtime.signature import Signature
 class InputShapes:
     """The dtypes and shapes that ``program`` takes. Where one is open, sizes of one name in ``signature`` are equal.
 
-    A request's sizes are compared all at once, by :func:`operator.itemgetter`, because a loop over three inputs in
-    Python takes longer than ONNX Runtime's own call. Only what does not fit is looked for input by input.
+    Each new shape is checked, so what does not depend on the request is found before.
     """
 
     def __init__(self, program: Program, signature: Signature) -> None:
         tensors = [program.tensors[name] for name in program.inputs]
-        self._tensors = [tensor for tensor in tensors if tensor.dtype != OPAQUE]
         self._shared = [] if all(tensor.static for tensor in tensors) else signature.shared
-        self._dtypes = [np.dtype(tensor.dtype) for tensor in self._tensors]
-        self._ranks = [len(tensor.shape) for tensor in self._tensors]
-        sizes = [((tensor.name, axis), size) for tensor in self._tensors for axis, size in enumerate(tensor.shape)]
-        fixed = {place: size for place, size in sizes if size >= 0}
-        self._fixed = (0, *fixed.values())
-        """Behind a request's sizes; the first is equal to itself, where there is nothing else to compare."""
-        place_of = {place: index for index, (place, _) in enumerate(sizes)}
-        pairs = [(place_of[place], index) for index, place in enumerate(fixed, len(sizes) + 1)]
-        pairs += [(place_of[first], place_of[other]) for _, first, *others in self._shared for other in others]
-        left, right = zip((len(sizes),) * 2, (len(sizes),) * 2, *pairs, strict=True)
-        self._left, self._right = itemgetter(*left), itemgetter(*right)
+        self._arrays = [
+            (one, one.name, np.dtype(one.dtype), len(one.shape), [(k, n) for k, n in enumerate(one.shape) if n >= 0])
+            for one in tensors
+            if one.dtype != OPAQUE
+        ]
 
     def require(self, feeds: Mapping[str, Any]) -> None:
         """
         Raises:
             InputError: an array of ``feeds`` is of another dtype or shape; or sizes of one name differ.
         """
-        arrays = [feeds[tensor.name] for tensor in self._tensors]
-        shapes = [array.shape for array in arrays]
-        if [array.dtype for array in arrays] == self._dtypes and [*map(len, shapes)] == self._ranks:
-            sizes = (*chain.from_iterable(shapes), *self._fixed)
-            if self._left(sizes) == self._right(sizes):
-                return
-        for array, tensor in zip(arrays, self._tensors, strict=True):
-            require_fit(array, tensor)
-        for name, (first, axis), *others in self._shared:
-            for other, k in others:
-                if (found := feeds[other].shape[k]) != (size := feeds[first].shape[axis]):
+        shapes = {}
+        for tensor, name, dtype, rank, fixed in self._arrays:
+            value = feeds[name]
+            shape = shapes[name] = value.shape
+            other_kind = value.dtype is not dtype or len(shape) != rank
+            if other_kind or (fixed and [(k, n) for k, n in fixed if shape[k] != n]):
+                require_fit(value, tensor)
+        for name, (first, axis), *places in self._shared:
+            for other, k in places:
+                if (found := shapes[other][k]) != (size := shapes[first][axis]):
                     raise InputError(f"'{name}' is {size} in input '{first}' and {found} in '{other}'")
 
 
