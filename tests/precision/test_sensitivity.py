@@ -31,7 +31,7 @@ from collage_evo.precision.quantise.rules import quantisable
 from collage_evo.precision.quantise.write import quantised_region
 from collage_evo.precision.transforms import sensitivity
 from collage_evo.precision.transforms.catalogue import TRANSFORMS
-from collage_evo.precision.transforms.sensitivity import COPIES, FIRST, error_sensitivities
+from collage_evo.precision.transforms.sensitivity import COPIES, FIRST, UNTRIED, error_sensitivities
 from tests.precision.nets import random_inputs, ranges_of
 from tests.support.models import chain, tiny_transformer
 from tests.support.numerics import BOTH, INPUTS
@@ -175,16 +175,30 @@ def test_where_time_is_short_some_of_each_group_are_tried_and_the_rest_is_taken_
 def test_heavy_operators_are_tried_in_int8_before_they_are_in_bfloat16() -> None:
     graph = build_graph(normalise(chain(40)))
     losing = {one: one.losing(graph, graph.all_nodes, ranges_of(graph)) for one in TRANSFORMS}
-    tried = sensitivity._in_order([*sensitivity._trials(graph, losing)])[: 3 * FIRST + 40 - FIRST]
+    order = sensitivity._in_order([*sensitivity._trials(graph, losing)], [1.0] * len(graph.nodes))
+    tried = order[: 3 * FIRST + 40 - FIRST]
     groups = Counter(trial.transform.arithmetic for trial in tried if trial.heavy)
     assert groups == {Arithmetic.INT8: 40, Arithmetic.BFLOAT16: FIRST}
+
+
+def test_operators_that_take_long_are_tried_first_and_copies_later() -> None:
+    graph = build_graph(normalise(chain(40)))
+    seconds, expected_ms = 3 * FIRST + 10, [1.0] * len(graph.nodes)
+    slow = [node.index for node in graph.nodes if node.op_type == "Conv"][::4]
+    for place, node in enumerate(slow):
+        expected_ms[node] = 100.0 + place
+    feeds, ranges = [random_inputs(graph, 0)], ranges_of(graph)
+    exact = error_sensitivities(graph, ranges, feeds)[Arithmetic.INT8]
+    found = error_sensitivities(graph, ranges, feeds, 1, seconds, None, expected_ms, ticking())
+    assert found.estimated == 120 - seconds
+    assert [found[Arithmetic.INT8][node] for node in slow] == [exact[node] for node in slow]
 
 
 def trials_of_encoder(layers: int) -> tuple[Graph, list[Any]]:
     graph = build_graph(normalise(bert(0, layers=layers, length=8, hidden=16, heads=2, vocabulary=11)))
     (int8,) = (one for one in TRANSFORMS if one.arithmetic is Arithmetic.INT8)
     products = node_set(node.index for node in graph.nodes if node.op_type == "MatMul")
-    return graph, sensitivity._in_order([*sensitivity._trials(graph, {int8: products})])
+    return graph, sensitivity._in_order([*sensitivity._trials(graph, {int8: products})], [1.0] * len(graph.nodes))
 
 
 def test_an_operator_that_is_not_tried_errs_like_those_of_its_kind_before_and_after_it() -> None:
@@ -221,7 +235,7 @@ def test_the_only_operator_of_its_kind_is_tried_late_and_errs_like_those_of_a_co
     tried = {trial: 1e-4 * (1 + trial.kinds[-1]) for trial in of_kinds}
     found = sensitivity._complete(graph, trials, tried)[Arithmetic.INT8]
     for end in ends:
-        assert found[end.node] == pytest.approx(1e-4 * (1 + end.kinds[-1]))
+        assert found[end.node] == pytest.approx(UNTRIED * 1e-4 * (1 + end.kinds[-1]))
 
 
 @pytest.mark.parametrize("count", [1, 2, 3, 24])

@@ -15,7 +15,7 @@ from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from copy import deepcopy
 from dataclasses import dataclass
-from itertools import pairwise, zip_longest
+from itertools import pairwise
 from operator import attrgetter
 from types import MappingProxyType
 from typing import Any
@@ -46,9 +46,11 @@ encoder's products for queries, keys and values apart, whose errors differ up to
 operator but those of its first and last layers is the only one of its kind. From layer to layer the error of one kind
 changes little (docs/studies.md#operators-that-were-not-tried)."""
 COPIES = 3
-"""Operators of a kind that are tried before those that are the only ones of theirs but have others of a coarser kind.
-Chosen: with 22 of an encoder's 193 products tried in this order, mixtures predicted at 0.009 and 0.017 have errors of
-0.0096 and 0.0165 by the sum of all 193 measured ones, and 0.016 and 0.022 with the only ones first."""
+"""An operator that is the only one of its kind, but has others of a coarser kind, is tried as if it were the next of
+so many of its kind. Chosen: of an encoder's 193 products the only ones, of its first and last layers, say least."""
+UNTRIED = 2.0
+"""Factor on the estimated squared error of an operator of whose kind none was tried, so that a mixture prefers those
+that were (docs/studies.md#operators-that-were-not-tried)."""
 LEAST = 1e-30
 """Squared errors below this are equal."""
 HEAVY_FIRST = 16
@@ -90,6 +92,7 @@ def error_sensitivities(
     threads: int = 1,
     seconds: float = math.inf,
     wanted: Mapping[Arithmetic, NodeSet] | None = None,
+    expected_ms: Sequence[float] = (),
     clock: Callable[[], float] = time.monotonic,
 ) -> Sensitivities:
     """The sensitivity of each node in each lower arithmetic; 0 where the node does not run in it.
@@ -105,9 +108,11 @@ def error_sensitivities(
             samples.
         threads: of the reference.
         seconds: no further trial begins after this time, from when the model is loaded. The remaining operators get
-            what the measured ones of their kind before and after them say, of the finest kind that has some, else
-            the median of all of their arithmetic, else its roundoff squared.
+            what the measured ones of their kind before and after them say; where there is none, ``UNTRIED`` times
+            that of the finest coarser kind that has some, else the median of all of their arithmetic; without any,
+            its roundoff squared.
         wanted: nodes by arithmetic, if not all: the others have no sensitivity.
+        expected_ms: of each node: those that take long are tried first. By default all take the same time.
         clock: seconds.
 
     Raises:
@@ -117,7 +122,7 @@ def error_sensitivities(
     for kind, (like, nodes) in _alike(graph).items():
         nodes_of[like] = nodes_of.get(like, 0) | nodes_of.get(kind, 0) & nodes
     losing = {one: one.losing(graph, nodes_of.get(one.arithmetic, 0), ranges) for one in TRANSFORMS}
-    trials = _in_order(list(_trials(graph, losing)))
+    trials = _in_order(list(_trials(graph, losing)), expected_ms or [1.0] * len(graph.nodes))
     meter = _Meter(graph, ranges, feeds, threads, clock)
     errors = (meter.of_heavy if is_heavy(graph.model) else meter.of_all)(trials, seconds)
     return _complete(graph, trials, errors)
@@ -221,10 +226,9 @@ def _trials(graph: Graph, losing: Mapping[Transform, NodeSet]) -> Iterator[_Tria
             yield _Trial(node.index, transform, node.op_type in HEAVY, kinds[node.index])
 
 
-def _in_order(trials: Sequence[_Trial]) -> list[_Trial]:
-    """Some of each group first, then the heavy ones; in a group one of each kind, then another of each, those that
-    repeat most first, and after ``COPIES`` of them those of the first and last layers, which are
-    the only ones of their kinds.
+def _in_order(trials: Sequence[_Trial], expected_ms: Sequence[float]) -> list[_Trial]:
+    """Some of each group first, then the heavy ones; in a group those first that take the most time, of which the
+    next one of a kind counts less than the one before: a neighbour of its kind tells its error too.
 
     Of the heavy ones those in int8 come first: their errors differ more from operator to operator than those in 16
     bits. Of 31 untried products of a Swin-T, two add 0.7 % each, where the median is 0.05 %.
@@ -233,13 +237,13 @@ def _in_order(trials: Sequence[_Trial]) -> list[_Trial]:
     for group in multimap((trial.group, trial) for trial in random.Random(0).sample(trials, len(trials))).values():
         kinds = multimap((trial.kinds[0], trial) for trial in group)
         coarse = Counter(trial.kinds[-1] for one in kinds.values() for trial in one)
-        copies: list[list[_Trial | None]] = []
-        for one in sorted(kinds.values(), key=len, reverse=True):
+        worth: dict[_Trial, float] = {}
+        for one in kinds.values():
+            before = COPIES if len(one) == 1 and coarse[one[0].kinds[-1]] > 1 else 0
             alike = sorted(one, key=attrgetter("node"))
-            later = COPIES if len(one) == 1 and coarse[one[0].kinds[-1]] > 1 else 0
-            copies.append([*[None] * later, *(alike[place] for place in _apart(len(alike)))])
-        turns = (trial for turn in zip_longest(*copies) for trial in turn if trial is not None)
-        ranks.update({trial: rank for rank, trial in enumerate(turns)})
+            for turn, copy_ in enumerate(_apart(len(alike)), 1 + before):
+                worth[alike[copy_]] = expected_ms[alike[copy_].node] / turn
+        ranks.update({trial: rank for rank, trial in enumerate(sorted(worth, key=worth.__getitem__, reverse=True))})
 
     def place(trial: _Trial) -> tuple[int, bool, int, int]:
         rank = ranks[trial]
@@ -354,12 +358,13 @@ def _complete(graph: Graph, trials: Sequence[_Trial], errors: Mapping[_Trial, fl
     of_group = multimap((one.group, errors[one]) for one in in_order)
 
     def estimate(trial: _Trial) -> float:
-        found = (of_kind.get((trial.transform, level, kind)) for level, kind in enumerate(trial.kinds))
-        if alike := next(filter(None, found), None):
-            logs = [math.log(max(errors[one], LEAST)) for one in alike]
-            return math.exp(np.interp(trial.node, [one.node for one in alike], logs))
+        for level, kind in enumerate(trial.kinds):
+            if alike := of_kind.get((trial.transform, level, kind)):
+                logs = [math.log(max(errors[one], LEAST)) for one in alike]
+                its = math.exp(np.interp(trial.node, [one.node for one in alike], logs))
+                return UNTRIED * its if level else its
         group = of_group.get(trial.group)
-        return statistics.median(group) if group else trial.transform.arithmetic.roundoff**2
+        return UNTRIED * statistics.median(group) if group else trial.transform.arithmetic.roundoff**2
 
     for transform in TRANSFORMS:
         values = [0.0] * len(graph.nodes)

@@ -11,6 +11,7 @@ from collage_evo.backends.enumerate import Matches
 from collage_evo.backends.select import arithmetics_of
 from collage_evo.backends.variants import Arithmetic, takes_part
 from collage_evo.config import Config
+from collage_evo.costs.unprofiled import guessed_ms
 from collage_evo.errors import DamagedFile
 from collage_evo.files import MADE_AGAIN, Stored
 from collage_evo.graph.ir.graph import Graph, NodeSet
@@ -24,12 +25,17 @@ from collage_evo.run.context import RunContext
 from collage_evo.run.machine import Backends
 from collage_evo.run.objectives import SHARES, Precision, Sensitivities
 from collage_evo.run.records import Seconds
+from collage_evo.run.stages.baselines import NormalisedBaselines
 from collage_evo.run.stages.samples import SAMPLES, calibration_feeds
 from collage_evo.run.store import Store
 from collage_evo.run.transferred import Transfer
 
 SHARED_SAMPLES = 64
 """Number of calibration samples on which operators are tried one at a time, if time allows."""
+TRIED_MS, MOST_TIMES = 500.0, 2.0
+"""A model that takes more ms in the fastest single backend has as many times more time for its trials, up to so many.
+Chosen: a trial takes up to two runs, and 20 to 30 decide (docs/studies.md#operators-that-were-not-tried).
+"""
 RANGES = Stored("work/ranges.json", dict[str, Range])
 
 
@@ -77,6 +83,7 @@ def predict_losses(
     of: Calibrated,
     found: Matches,
     transferred: Transfer,
+    single: NormalisedBaselines,
     seconds: Seconds,
 ) -> Sensitivities | None:
     """Predict the loss of each operator in the precisions that matches offer for it, or take it from another run;
@@ -89,9 +96,11 @@ def predict_losses(
         return None
     if transferred.known and (known := transferred.known.sensitivities) is not None:
         return known
+    times = min(single.ms.values(), default=0.0) / TRIED_MS if run.config.time is None else 1.0
     with run.stage(Stage.SENSITIVITIES):
         feeds, threads = calibration_feeds(run)[:SHARED_SAMPLES], len(usable_cores())
-        return error_sensitivities(model.graph, of.ranges or {}, feeds, threads, seconds, wanted)
+        limits = seconds * min(max(1.0, times), MOST_TIMES), wanted, guessed_ms(model.graph)
+        return error_sensitivities(model.graph, of.ranges or {}, feeds, threads, *limits)
 
 
 def precision(sensitivities: Sensitivities | None, run: RunContext, model: SearchableModel) -> Precision:
