@@ -28,6 +28,7 @@ from collage_evo.search.mixtures.likely import (
     likeliest_mixtures,
     measure_in_batches,
     mixtures_for_budget,
+    slower_engines,
     suffices,
     unsettled,
 )
@@ -107,6 +108,34 @@ def test_beyond_what_was_measured_errors_grow_at_least_as_predicted() -> None:
 def test_a_corrected_mixture_has_fewer_operators_in_lower_precision(off: float, count: int) -> None:
     found = likeliest_mixtures(mixed_space(), BASELINE_MS, 0.03, FIRST[:1], {FAMILY: Correction(off)})
     assert [in_int8(placement) for placement in found] == ([count] if count else [])
+
+
+@pytest.mark.parametrize(
+    ("throughout_ms", "faster", "slower"), [(4.5, "int8-all", "int8"), (5.0, "int8", "int8-all")]
+)
+def test_int8_in_heavy_operators_only_and_throughout_are_measured_and_the_faster_kind_goes_on(
+    throughout_ms: float, faster: str, slower: str
+) -> None:
+    plain = mixed_space()
+    nodes = [1 << node.index for node in GRAPH.nodes]
+    edits = [numerics_of((Arithmetic.INT8, node)) for node in nodes]
+    each = zip(nodes, edits, strict=True)
+    matches = [Match(node, "openvino", "int8-all", base="default", edits=written) for node, written in each]
+    error2 = [1e-4 if node.op_type == "Conv" else 1e-6 for node in GRAPH.nodes]
+    terms = {Objective.ERROR: (*plain.terms[Objective.ERROR], *error2)}
+    both = expected_space(GRAPH, Matches((*plain.matches, *matches), {}), terms, BASELINES_MS)
+
+    def kinds(placements: Iterable[Placement]) -> list[set[str]]:
+        used = [{both.matches[m].variant for region in one.regions for m in region.matches} for one in placements]
+        return [variants - {"default"} for variants in used]
+
+    first = likeliest_mixtures(both, BASELINE_MS, 0.03, FIRST[:1])
+    assert kinds(first) == [{"int8"}, {"int8-all"}]
+    outcomes = (replace(TIMED, latency_ms=ms) for ms in (5.0, throughout_ms))
+    found = [Mixture(one, FAMILY, outcome) for one, outcome in zip(first, outcomes, strict=True)]
+    assert slower_engines(both, both.engines, found) == {("openvino", slower)}
+    assert slower_engines(both, both.engines, found[:1]) == set()
+    assert kinds(likeliest_mixtures(both, BASELINE_MS, 0.02, FIRST[:1], measured=found)) == [{faster}]
 
 
 def likely(

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from functools import cached_property
 from itertools import islice, permutations
 from types import MappingProxyType
@@ -71,6 +71,7 @@ def make_seeds(
     bounds: Bounds = MappingProxyType({}),
     baseline_ms: Mapping[Engine, float] = MappingProxyType({}),
     corrections: Mapping[Engine, Correction] = MappingProxyType({}),
+    slower: Collection[Engine] = (),
 ) -> Seeds:
     """The DP optimum, each single backend (with rewrites too) and engine, greedy partitions, the next cheapest covers
     and different good ones.
@@ -87,11 +88,12 @@ def make_seeds(
     ``bounds``; and the other engines come last, in the order of :func:`likeliest`.
 
     ``baseline_ms``: ms of the whole model on engines that ran it; ``corrections``: of predicted errors, by family,
-    where mixtures were measured.
+    where mixtures were measured; ``slower``: engines without mixtures, as others of their families are known to be
+    faster in them.
     """
     seeds: Seeds
     if space.terms:
-        seeds = Seeds(space, _precise(space, lambda: seeds.dp, bounds, baseline_ms, corrections), 0)
+        seeds = Seeds(space, _precise(space, lambda: seeds.dp, bounds, baseline_ms, corrections, slower), 0)
     else:
         seeds = Seeds(space, _placements(space, lambda: seeds.dp, baseline_ms), NEAR_SEEDS)
     return seeds
@@ -121,13 +123,15 @@ def _precise(
     bounds: Bounds,
     baseline_ms: Mapping[Engine, float],
     corrections: Mapping[Engine, Correction],
+    slower: Collection[Engine],
 ) -> Iterator[tuple[Origin, Placement]]:
     near, far = likeliest(space, baseline_ms)
     # Errors of one precision throughout are predicted better than those of many changes between two.
     most_ms = EARLY_SEED.number * min(baseline_ms.values(), default=0.0)
     yield from _engines(space, [one for one in near if _promises(space, one, bounds, most_ms, corrections)])
+    mixing = [engine for engine in near if engine not in slower]
     for family, placement in mixtures_at(
-        space, near, bounds.get(Objective.ERROR, math.inf), corrections=corrections
+        space, mixing, bounds.get(Objective.ERROR, math.inf), corrections=corrections
     ):
         yield Origin.mixture(family), placement
     yield from _rewritten(space, near)
