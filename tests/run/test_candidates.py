@@ -149,6 +149,20 @@ def test_budget_levels_are_measured_for_a_budget_as_many_times_smaller_as_the_er
     assert sorted(told[key] for key in racing.searched.keys.values()) == ["exact", "low"], "of what it gives"
 
 
+@pytest.mark.parametrize(("budget", "asked_for"), [(0.022, []), (0.05, [0.05]), (0.0, [])])
+def test_where_the_fastest_uses_less_than_half_of_the_budget_mixtures_that_spend_it_are_measured(
+    budget: float, asked_for: list[float]
+) -> None:
+    budgets = list[float]()
+
+    def levels(found: Searched, budget: float) -> Searched:
+        budgets.append(budget)
+        return found
+
+    candidates(compiling(), Limits(1e-3, budget), 1, levels)
+    assert budgets == asked_for
+
+
 def test_there_are_none_without_a_search_or_without_one_that_compiles() -> None:
     whole = CompiledCandidates(cast(Any, None), NotSearched("it is one operator"), cast(Any, None))
     whole.compile(Outcome(1.0))

@@ -27,7 +27,7 @@ from collage_evo.search.evolution.ranking import ranked
 from collage_evo.search.evolution.state import Evaluated
 from collage_evo.search.mixtures.families import likely_families
 from collage_evo.search.mixtures.levels import FIRST
-from collage_evo.search.mixtures.likely import likeliest_mixtures, measure_in_batches, mixtures_for_budget
+from collage_evo.search.mixtures.likely import SECONDS, likeliest_mixtures, measure_in_batches, mixtures_for_budget
 from collage_evo.search.mixtures.measured import Mixture
 
 COSTS_SHARE = 1 / 3
@@ -122,7 +122,7 @@ def with_mixtures_for_budget(
         return record
     reference = decode(next(iter(record.evaluated.values())).genome, space)
     with measuring(run, reference, baselines) as evaluator, run.stage(Stage.BUDGET_LEVELS, len(likely)):
-        outcomes = evaluator.evaluate(likely)
+        outcomes = evaluator.evaluate(likely, time.monotonic() + SECONDS)
     evaluated, generation = dict(record.evaluated), record.state.generation
     for (placement, family), outcome in zip(likely.items(), outcomes, strict=True):
         if outcome is not None:

@@ -25,7 +25,7 @@ FAMILIES = 2
 BATCHES = 3
 """Batches of mixtures at most. Chosen."""
 SECONDS = 30.0
-"""Seconds after which no further one of a batch is measured."""
+"""Seconds after which no further one of a batch, or for a budget, is measured."""
 
 
 def likeliest(
@@ -194,6 +194,8 @@ def mixtures_for_budget(
     )
     corrections = corrections_by(others, space, budget) | corrections_by(mixtures, space, budget)
     near, _ = likeliest(space, baseline_ms)
+    slower = slower_engines(space, near, mixtures)
+    near = tuple(engine for engine in near if engine not in slower)
     tried = {one.placement.key for one in measured}
     found = mixtures_at(space, near, budget, OTHER_BUDGET, corrections)
     return {
