@@ -28,6 +28,10 @@ _OF_MEDIAN = math.pi / 2
 LOADED_ONCE_S = 5.0
 """Contestants that together take so many seconds to load stay loaded for all rounds. Chosen: four of an encoder of 24
 layers took 14 s, in each of three rounds."""
+RELOAD_S = 1.0
+"""Contestants that take so many seconds to be loaded anew stay loaded from then on. Simulated, four of 85 ms that
+load in 1 s, 3 % of noise between repeats: 96 % of races prove a gain of 6 %, in 13 s; with loading in each round
+49 %, in 18 s."""
 MAX_REPEATS = 14
 """Maximum of repeats in a round: large models have fewer, at least two, since a round has a time limit."""
 
@@ -107,8 +111,8 @@ class RaceRunner:
     """Runs contestants one at a time on the same cores. :meth:`close` ends their processes.
 
     On one thread all are loaded in one process, and neighbouring batches are microseconds apart. On several threads,
-    and after a common process failed, each contestant has its own, and also where they load for long: then each stays
-    loaded. ``failed`` has the reason for each contestant that failed and is excluded.
+    and after a common process failed, each contestant has its own, and also where they load for very long. All stay
+    loaded where they load for long. ``failed`` has the reason for each contestant that failed and is excluded.
     """
 
     def __init__(
@@ -122,7 +126,9 @@ class RaceRunner:
         self._processes: dict[str, Process] = {}
         # On several threads the pools of two libraries in one process slow each other down.
         self._apart = machine.setting.target.threads > 1
-        self._loaded_once = False
+        self._open = False
+        """Whether contestants stay loaded in their processes."""
+        self._shares = False
         self._warm: dict[str, list[SampleBatch]] = {}
         self.failed: dict[str, Failure] = {}
         self.serving: dict[str, Serving] = {}
@@ -142,16 +148,19 @@ class RaceRunner:
             self.serving[name] = Serving(opened.load_ms, opened.peak_bytes, opened.notes)
             if not (self._apart or self._all_fit):
                 self._processes[name].close()
-        # Processes that share an accelerator were not tried.
-        on_cpu = not self._machine.setting.target.accelerated
         load_ms = sum(one.load_ms for one in self.serving.values())
-        self._loaded_once = on_cpu and self._all_fit and load_ms > LOADED_ONCE_S * 1e3
-        if self._loaded_once:
+        self._open = self._shares = self._all_fit and self._on_cpu and load_ms > LOADED_ONCE_S * 1e3
+        if self._open:
             self._apart = True
         elif not self._apart:
             for process in self._processes.values():
                 process.close()
             self._start_processes()
+
+    @property
+    def _on_cpu(self) -> bool:
+        """Contestants that share an accelerator are loaded anew: other ways were not tried."""
+        return not self._machine.setting.target.accelerated
 
     @property
     def _all_fit(self) -> bool:
@@ -162,7 +171,7 @@ class RaceRunner:
     def shared(self) -> float:
         """Variance of the logarithm of a ratio that all rounds share. :func:`expected_variance` has it too, which
         widens the intervals a little."""
-        return 2 * LAYOUT**2 if self._loaded_once else 0.0
+        return 2 * LAYOUT**2 if self._shares else 0.0
 
     def _start_processes(self) -> None:
         """Replace the processes of the contestants by some that have loaded nothing yet."""
@@ -180,10 +189,13 @@ class RaceRunner:
             apart, began = self._apart, time.monotonic()
             warm = {name: self._warm[name] for name in names if name in self._warm}
             if not warm:
-                warm = self._run(self._shuffled(names), reload=not self._loaded_once)
-            if self._loaded_once:
-                self._warm = warm
-            order = self._repeat_order(warm, time.monotonic() - began) if warm else ()
+                warm = self._run(self._shuffled(names), reload=not self._open)
+            load_s = time.monotonic() - began - _run_ms(warm) / 1e3
+            if self._on_cpu and load_s > RELOAD_S:
+                self._open = self._shares = True
+            if self._open:
+                self._warm, load_s = warm, 0.0
+            order = self._repeat_order(warm, load_s) if warm else ()
             batches = self._run(order, reload=False) if warm else {}
             if apart == self._apart:
                 return {name: tuple(repeats) for name, repeats in batches.items() if name not in self.failed}
@@ -197,9 +209,7 @@ class RaceRunner:
 
     def _repeat_order(self, warm: Mapping[str, Sequence[SampleBatch]], load_s: float) -> list[str]:
         """The order of all repeats of a round."""
-        # A third of each batch was dropped.
-        repeat_ms = sum(1.5 * sum(batch) for batches in warm.values() for batch in batches)
-        repeats = max(self._machine.setting.policy.race_share_ms * len(warm), load_s * 1e3) / repeat_ms
+        repeats = max(self._machine.setting.policy.race_share_ms * len(warm), load_s * 1e3) / _run_ms(warm)
         pairs = int(max(1.0, min(MAX_REPEATS, repeats) / 2))
         orders = [self._shuffled(warm) for _ in range(pairs)]
         # Each random order is followed by its reverse (A B B A), so that a drift affects all contestants alike.
@@ -231,7 +241,7 @@ class RaceRunner:
         """Give each contestant a process of its own from now on."""
         for process in {id(process): process for process in self._processes.values()}.values():
             process.close()
-        self._apart = True
+        self._apart, self._open, self._warm = True, False, {}
         self._start_processes()
 
     def _fail(self, name: str, failure: Failure) -> None:
@@ -244,6 +254,11 @@ class RaceRunner:
     def close(self) -> None:
         """End the processes."""
         self.leave(list(self._processes))
+
+
+def _run_ms(warm: Mapping[str, Sequence[SampleBatch]]) -> float:
+    """What all runs of these batches took, of which a third was dropped, ms."""
+    return sum(1.5 * sum(batch) for batches in warm.values() for batch in batches)
 
 
 def race(

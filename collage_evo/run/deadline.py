@@ -15,14 +15,13 @@ from contextvars import ContextVar
 from pathlib import Path
 from typing import NoReturn, TypeVar
 
-from collage_evo.report.finished import RESULT
 from collage_evo.runtime.manifest import BEST
 
 T = TypeVar("T")
 LEAD_S = 2.0
 """Seconds before the end at which a run is stopped: what started it, and what ends its processes, take as long."""
-RESULT_S = 5.0
-"""Seconds that a run may be late for its result. Chosen."""
+RESULT_S = 3.0
+"""Seconds that a run may be late for its result, and the lines about it. Chosen."""
 CHECK_S = 0.5
 """Interval in seconds at which a run is looked at whose end was put off. Chosen."""
 _END: ContextVar[float] = ContextVar("end", default=math.inf)
@@ -105,7 +104,7 @@ def deadline(
 
     def late_s() -> float:
         nonlocal unanswered_at
-        if directory is None or (directory / RESULT).exists():
+        if directory is None:
             return 0.0
         if (directory / BEST).exists():
             return unanswered_at + RESULT_S - end_at

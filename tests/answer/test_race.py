@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import time
 from collections.abc import Collection, Mapping
 from pathlib import Path
 from typing import Any
@@ -10,7 +11,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from collage_evo.answer.race import MAX_REPEATS, Race, Serving, race
+from collage_evo.answer.race import MAX_REPEATS, RELOAD_S, Race, Serving, race
 from collage_evo.fitness.jobs import Answer, Opened, OpenJob, ReloadJob, SampleBatches, SampleBatchesJob
 from collage_evo.genome.failure import Failure, Fault
 from collage_evo.hardware.target import CPU, Target
@@ -28,7 +29,9 @@ class Contest(FakeMachine):
         self.reloads: dict[str, int] = {}
         self.dies: dict[str, int] = {}
         self.wrong: set[str] = set()
-        self.ms, self.load_ms = 1.0, 20.0
+        self.ms, self.load_ms, self.reload_s = 1.0, 20.0, 0.0
+        self.ends = 0
+        """The number of repeats' request at which a process ends."""
 
     def asked(self, kind: type) -> list[tuple[FakeProcess, Any]]:
         """Jobs of a kind, with the process that was asked."""
@@ -37,7 +40,12 @@ class Contest(FakeMachine):
     def _answer(self, job: OpenJob | ReloadJob | SampleBatchesJob) -> Answer:
         if isinstance(job, OpenJob):
             return WRONG if job.artifact in self.wrong else Opened(0.0, 0.0, self.load_ms, 3000)
+        if isinstance(job, SampleBatchesJob):
+            self.ends -= 1
+            if self.ends == 0:
+                return CRASHED
         if isinstance(job, ReloadJob):
+            time.sleep(self.reload_s)
             for name in job.artifacts:
                 self.reloads[name] = self.reloads.get(name, 0) + 1
                 if self.reloads[name] >= self.dies.get(name, 99):
@@ -89,6 +97,28 @@ def test_contestants_that_load_for_long_stay_loaded_where_memory_allows_it(
     assert {name: len(rounds) for name, rounds in found.rounds.items()} == dict.fromkeys(names, 3)
     assert (found.shared > 0) == (not loads)
     assert not machine.running
+
+
+@pytest.mark.parametrize(("device", "loads"), [(CPU, 1), ("cuda:0", 2)])
+@THREADS
+def test_contestants_that_were_long_loaded_anew_stay_loaded_from_then_on(
+    threads: int, device: str, loads: int
+) -> None:
+    machine = Contest(threads, device)
+    machine.reload_s = RELOAD_S + 0.1
+    found = race(candidates("ab"), machine, 2)
+    assert machine.reloads == dict.fromkeys("ab", loads)
+    assert (found.shared > 0) == (loads == 1)
+    assert {name: len(rounds) for name, rounds in found.rounds.items()} == dict.fromkeys("ab", 2)
+
+
+def test_contestants_that_stayed_loaded_are_loaded_anew_once_their_process_ended() -> None:
+    machine = Contest()
+    machine.reload_s, machine.ends = RELOAD_S + 0.1, 2
+    found = race(candidates("ab"), machine, 2)
+    assert {name: len(rounds) for name, rounds in found.rounds.items()} == dict.fromkeys("ab", 2)
+    assert machine.reloads == dict.fromkeys("ab", 2)
+    assert not found.failed
 
 
 def test_contestants_on_a_device_are_loaded_anew_however_long_that_takes() -> None:

@@ -8,8 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from collage_evo.report.finished import RESULT
-from collage_evo.run.deadline import LEAD_S, TimeIsOver, deadline, in_time, pause, seconds_left
+from collage_evo.run.deadline import LEAD_S, RESULT_S, TimeIsOver, deadline, in_time, pause, seconds_left
 from collage_evo.runtime.manifest import BEST
 
 AT_ONCE = LEAD_S + 0.1
@@ -22,10 +21,11 @@ def pass_time() -> None:
 
 
 def test_a_run_ends_at_its_time(tmp_path: Path) -> None:
-    (tmp_path / BEST).mkdir()
-    (tmp_path / RESULT).touch()
-    with pytest.raises(TimeIsOver), deadline(AT_ONCE, directory=tmp_path):
+    with pytest.raises(TimeIsOver), deadline(AT_ONCE):
         pass_time()
+    (tmp_path / BEST).mkdir()
+    with pytest.raises(TimeIsOver), deadline(AT_ONCE, directory=tmp_path):
+        time.sleep(RESULT_S + 2.0)
 
 
 def test_a_run_without_an_answer_ends_with_its_first_one_and_a_result(tmp_path: Path) -> None:
@@ -35,10 +35,8 @@ def test_a_run_without_an_answer_ends_with_its_first_one_and_a_result(tmp_path: 
         time.sleep(1.0)
         steps.append("first answer")
         (tmp_path / BEST).mkdir()
-        pass_time()
         steps.append("result")
-        (tmp_path / RESULT).touch()
-        pass_time()
+        time.sleep(RESULT_S + 2.0)
         steps.append("search")
 
     with pytest.raises(TimeIsOver), deadline(600.0, spent_s=600.0, directory=tmp_path):
