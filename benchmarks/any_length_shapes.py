@@ -33,18 +33,19 @@ def shapes(options: argparse.Namespace) -> bool:
     folder, number = options.folder, options.number
     data, rng = Data(folder), np.random.default_rng(0)
     lengths = [data.length(sample) for sample in samples_of(folder / "data")]
+    step = int(np.gcd.reduce(lengths))  # of a detector that takes multiples of its stride
     right = onnxruntime_session(folder / "model.onnx", 1, optimised=False)
     with tempfile.TemporaryDirectory() as work:
         ways = _ways(options.artifact, Path(work))
         errors: dict[str, list[float]] = {name: [] for name in ways}
         for _ in range(number):
-            feeds = _drawn(data, rng, min(lengths), max(lengths))
+            feeds = _drawn(data, rng, min(lengths), max(lengths), step)
             exact = right.run(None, feeds)
             first = ways[SESSION](feeds)
             for name, run in ways.items():
                 made = first if name == SESSION else run(feeds)
                 errors[name].append(_apart(made, exact if name == SESSION else first))
-        fine = _refused(folder, data, 2 * max(lengths), right, ways)
+        fine = _refused(data, 2 * max(lengths), step, right, ways)
     for name, found in errors.items():
         limit, what = (WRONG, "ONNX Runtime, float32") if name == SESSION else (SAME, SESSION)
         bad = sum(not error <= limit for error in found)
@@ -53,9 +54,9 @@ def shapes(options: argparse.Namespace) -> bool:
     return fine
 
 
-def _drawn(data: Data, rng: np.random.Generator, least: int, most: int) -> Feeds:
+def _drawn(data: Data, rng: np.random.Generator, least: int, most: int, step: int = 1) -> Feeds:
     """A request of held-out samples, cut or repeated to one length, more often a short one."""
-    length = round(least * (most / least) ** (rng.random() ** 1.5))
+    length = step * round(least / step * (most / least) ** (rng.random() ** 1.5))
     rows = int(rng.integers(1, MOST_ROWS + 1)) if data.batch else 1
     chosen = [data.of_length(data.samples[k], length) for k in rng.integers(0, len(data.samples), rows)]
     return {name: np.concatenate([one[name] for one in chosen]) for name in chosen[0]}
@@ -107,9 +108,9 @@ def _ways(artifact: Path, work: Path) -> dict[str, Run]:
     return {**ways, PLUG_IN: lambda feeds: provided.run(names, feeds)}
 
 
-def _refused(folder: Path, data: Data, longest: int, right: Any, ways: Mapping[str, Run]) -> bool:
+def _refused(data: Data, longest: int, step: int, right: Any, ways: Mapping[str, Run]) -> bool:
     """Whether each way refuses what the model does not take, and runs as before after it."""
-    good = {name: array[:1] for name, array in data.of_length(data.samples[0], 8).items()}
+    good = {name: array[:1] for name, array in data.of_length(data.samples[0], 8 * step).items()}
     wrong = {f"length {longest}": data.of_length(data.samples[0], longest)}
     try:
         right.run(None, next(iter(wrong.values())))
@@ -118,7 +119,7 @@ def _refused(folder: Path, data: Data, longest: int, right: Any, ways: Mapping[s
         print(f"ONNX Runtime at length {longest}: {str(error).splitlines()[0][:100]}")
     for name in good if len(good) > 1 else ():
         for length in (1, 7):
-            other = data.of_length(data.samples[0], length)
+            other = data.of_length(data.samples[0], length * step)
             wrong[f"{name} of {length}, others of 8"] = {**good, name: other[name]}
     before = {way: run(good) for way, run in ways.items()}
     fine = True
