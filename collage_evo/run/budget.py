@@ -30,19 +30,20 @@ SEARCH_SKIPPED = Stored("work/search_skipped.json", bool)
 """Whether the run skips its search, because that would exceed the planned time."""
 REPORT_S = 3.0
 """Seconds of a run with a deadline for its result and report. Chosen."""
-CHECKS = 3.0
-"""What a final comparison takes besides its rounds, as a multiple of what a baseline took, which also was loaded,
-checked and timed: contestants are loaded and checked, the winner is judged, and checked once more."""
+COMPARISON = 4.5
+"""What a final comparison of three takes, as a multiple of what a baseline took, which also was loaded, checked and
+timed: three rounds, the judging of the winner and its last check. Seen with two and three contestants: 3.0 for a
+network of 8 ms, 3.8 for one of 310 ms on a busy machine."""
 SIZES_S = 20.0
 """Seconds of a comparison by size: 15 of rounds, and processes to load. Chosen."""
 BASELINES_SHARE = 1 / 3
 """Largest share of the time until a run's deadline that its baselines take, after the first. Chosen."""
 
 
-def comparison_s(config: Config, baseline_s: float, is_open: bool = False) -> float:
+def comparison_s(baseline_s: float, is_open: bool = False) -> float:
     """Seconds of a run with a deadline that its final comparison keeps, where a baseline took ``baseline_s``; of one
     that ``is_open`` it is also by size."""
-    return config.final.seconds + CHECKS * baseline_s + REPORT_S + (SIZES_S if is_open else 0.0)
+    return COMPARISON * baseline_s + REPORT_S + (SIZES_S if is_open else 0.0)
 
 
 @dataclass(frozen=True)

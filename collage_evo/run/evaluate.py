@@ -30,7 +30,7 @@ from collage_evo.run.plan import PLAN, WITHOUT_SEARCH, SearchSkipped
 from collage_evo.run.publisher import Publisher
 from collage_evo.run.records import Plan, Records, Row
 from collage_evo.run.samples import model_file
-from collage_evo.run.search import Found, NotSearched, Placed, Searched
+from collage_evo.run.search import Found, NotSearched, Placed, Searched, found_so_far
 from collage_evo.run.stages.baselines import Baselines
 from collage_evo.run.stages.model import NORMALISED
 from collage_evo.run.stages.threads import OnThreads, settled
@@ -98,13 +98,12 @@ def planned(records: Records) -> Records:
     return records.under(WITHOUT_SEARCH)
 
 
-def found_in_time(records: Records) -> Found:
-    """What the search finds before the time that the final comparison needs; or why there was none."""
+def found_in_time(records: Records) -> Found | None:
+    """What the search finds, or why there was none; None if only the time of the final comparison was left before."""
     run, baselines = records[RunContext], records[Baselines]
     baseline_s = run.seconds.get(Stage.BASELINES, 0.0) / max(1, sum(one.outcome.ok for one in baselines))
-    comparing_s = comparison_s(run.config, baseline_s, run.open_shapes is not None)
-    found = in_time(lambda: found_by(lambda: planned(records)[Searched]), comparing_s)
-    return found or NotSearched(TIME_OVER)
+    comparing_s = comparison_s(baseline_s, run.open_shapes is not None)
+    return in_time(lambda: found_by(lambda: planned(records)[Searched]), comparing_s)
 
 
 def found_by(search: Callable[[], Searched]) -> Found:
@@ -134,9 +133,9 @@ def finish(records: Records) -> Result:
         return before
     if isinstance(found, Failure):
         return _compare_what_is_left(records, NotSearched(found.message))
-    if isinstance(found, NotSearched) and found.reason == TIME_OVER:
+    if found is None:
         run.reporter.log("what is left of the time is for the final comparison")
-        return _compare_what_is_left(records, found)
+        return _compare_what_is_left(records, NotSearched(TIME_OVER))
     if before is not None and found.measured == (before.search.evaluations if before.search else 0):
         run.reporter.log("nothing new was measured: the answer stays")
         if not (report := run.directory / REPORT).exists():  # a kill came between the two files
@@ -164,11 +163,8 @@ def _compare_what_is_left(records: Records, found: Found) -> Result:
     if best.placed is None:
         recorded = run.attempt(lambda: recorded_placement(run, delivery.best), "the answer so far stays")
         best.placed = None if isinstance(recorded, Failure) else recorded
-    so_far = best.placed
-    if so_far and not (isinstance(found, Searched) and so_far.placement.key in found.record.evaluated):
-        found = NotSearched(found.reason if isinstance(found, NotSearched) else "", so_far)
     if best.comparable:
-        left = records.having({Found: found}).under(
+        left = records.having({Found: found_so_far(found, best.placed)}).under(
             records.plan.replacing(Row(compared_so_far, bound="final.seconds"))
         )
         ended = run.attempt(lambda: left[Result], "the answer so far stays")

@@ -26,7 +26,7 @@ from collage_evo.run.deadline import in_time
 from collage_evo.run.publisher import Publisher
 from collage_evo.run.records import Seconds
 from collage_evo.run.result import run_result
-from collage_evo.run.search import Found, NotSearched, Placed, Searched
+from collage_evo.run.search import Found, Searched, found_so_far
 from collage_evo.run.stages.answer import Answer, answer_speeds, decide, deliver
 from collage_evo.run.stages.baselines import Baselines
 from collage_evo.run.stages.compile import CompiledCandidates
@@ -120,7 +120,7 @@ def _delivered(
         speeds = None if isinstance(measured, Failure) else measured
     else:
         run.reporter.log("time was over before the final comparison ended: the answer so far stays")
-        found, defaults = _found_so_far(found, so_far.placed), ()
+        found, defaults = found_so_far(found, so_far.placed), ()
         verdict, held_out, answer = not_compared(run, single, found, delivery)
     compiled.remove()
     result = run_result(
@@ -157,13 +157,6 @@ def _decided(
     details = {**held_out.info(run.setting), MODEL: made_of, OBJECTIVE: run.config.search.objective}
     artifact = artifact_of(verdict, compiled, single)
     return verdict, held_out, deliver(run, verdict.answer, artifact, delivery, details)
-
-
-def _found_so_far(found: Found, placed: Placed | None) -> Found:
-    """``found`` with the answer so far only ranked, if it is a placement."""
-    if isinstance(found, Searched) and (placed is None or placed.placement.key in found.record.evaluated):
-        return found.ranking((placed.placement,) if placed else ())
-    return NotSearched(found.reason if isinstance(found, NotSearched) else "", placed)
 
 
 def not_compared(

@@ -143,6 +143,13 @@ class Searched:
 Found = Searched | NotSearched
 
 
+def found_so_far(found: Found, placed: Placed | None) -> Found:
+    """``found`` with the answer so far only ranked, if it is a placement."""
+    if isinstance(found, Searched) and (placed is None or placed.placement.key in found.record.evaluated):
+        return found.ranking((placed.placement,) if placed else ())
+    return NotSearched(found.reason if isinstance(found, NotSearched) else "", placed)
+
+
 def run_search(
     space: SearchSpace,
     seeds: Seeds,

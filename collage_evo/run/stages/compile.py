@@ -73,10 +73,7 @@ class CompiledCandidates:
 
     def keep(self, so_far: Placed | None, artifact: Path) -> None:
         """Race the answer ``so_far`` only, from its ``artifact``; None: no placement races."""
-        placements = (so_far.placement,) if so_far else ()
-        if isinstance(self._all, Searched):
-            self._all = self.searched = self._all.ranking(placements)
-        for name in named(placements):
+        for name in named((so_far.placement,) if so_far else ()):
             self.artifacts[name] = self._run.work / f"{name}.collage"
             shutil.rmtree(self.artifacts[name], ignore_errors=True)
             shutil.copytree(artifact, self.artifacts[name], copy_function=link_or_copy)
