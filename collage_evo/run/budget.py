@@ -30,6 +30,8 @@ SEARCH_SKIPPED = Stored("work/search_skipped.json", bool)
 """Whether the run skips its search, because that would exceed the planned time."""
 REPORT_S = 3.0
 """Seconds of a run with a deadline for its result and report. Chosen."""
+DELIVERY_S = 2 * REPORT_S
+"""The same with the last check of the answer. Chosen."""
 COMPARISON = 4.5
 """What a final comparison of three takes, as a multiple of what a baseline took, which also was loaded, checked and
 timed: three rounds, the judging of the winner and its last check. Seen with two and three contestants: 3.0 for a

@@ -43,6 +43,7 @@ from collage_evo.run.context import RunContext
 from collage_evo.run.deadline import PartIsOver
 from collage_evo.run.directory import start_run
 from collage_evo.run.evaluate import TIME_OVER, found_by, open_records, planned
+from collage_evo.run.final import UNJUDGED
 from collage_evo.run.plan import PLAN
 from collage_evo.run.publisher import Publisher
 from collage_evo.run.recorded import read_run
@@ -324,6 +325,21 @@ def test_the_answer_so_far_is_compared_where_only_the_time_for_that_is_left(tmp_
     assert found.candidate_speedup.rounds
     assert (found.search, found.not_searched) == (None, TIME_OVER)
     assert found.proof is not Proof.NONE
+
+
+def test_an_answer_that_there_was_no_time_to_judge_is_delivered_with_a_note(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def only_races(run: RunContext, model: PreparedModel, compiled: Any, single: Baselines, race: Any) -> None:
+        race(compiled.artifacts, single)
+        raise PartIsOver
+
+    monkeypatch.setattr("collage_evo.run.final.hold_out", only_races)
+    config, run = config_of(tmp_path), tmp_path / "run"
+    found = run_in(run, start_run(run, config), plan=plan_failing(SearchableModel, PartIsOver()))
+    assert found.proof is not Proof.NONE
+    assert read_so_far(run / BEST) is None
+    assert UNJUDGED in found.accuracy.notes
 
 
 @pytest.mark.parametrize(
