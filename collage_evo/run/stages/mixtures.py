@@ -54,8 +54,8 @@ def measure_early(
 ) -> tuple[Mixture, ...]:
     """Measure the likeliest mixtures of precisions of near families, which the ``publisher`` publishes.
 
-    Of the family that is expected to be the fastest two mixtures come first: their errors correct those that are
-    predicted of all later ones.
+    Of the family that is expected to be the fastest up to four mixtures come first: their errors correct those that
+    are predicted of all later ones, and their times tell whether lower precisions pay between heavy operators.
 
     Args:
         space: at expected costs.

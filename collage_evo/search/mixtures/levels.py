@@ -14,9 +14,9 @@ MAX_LEVELS = 5
 """Levels of a family. If everything in the lowest precision is within several shares of the budget, smaller ones
 follow."""
 FIRST = (0.85, 0.45)
-"""Before the costs, of a family of which nothing was measured: two, whose errors correct the next. Chosen: where one
-of each kind of operators was tried, a ViT-B/16 and an encoder erred 0.9 to 1.3 times as much as predicted, a decoder
-1.6 times."""
+"""Before the costs, of a family of which nothing was measured: two levels, whose errors correct the next. Chosen:
+where one of each kind of operators was tried, a ViT-B/16 and an encoder erred 0.9 to 1.3 times as much as predicted,
+a decoder 1.6 times."""
 NEXT = (0.92,)
 """Before the costs, after those. Chosen."""
 OTHER_BUDGET = (0.95, 0.85)
