@@ -17,8 +17,8 @@ from collage_evo.run.context import RunContext
 from collage_evo.run.search import NotSearched, Placed, Searched, named
 
 ROOM = 0.5
-"""If the fastest placement within the budget errs by less than this share of it, mixtures that spend the budget are
-measured before the race, unless the run has a time. Chosen: answers of default runs used 2, 24 and 47 % of it."""
+"""If the fastest placement within the budget errs, but by less than this share of it, mixtures that spend the budget
+are measured before the race, unless the run has a time. Chosen: answers of default runs used 2, 24 and 47 % of it."""
 
 
 class CompiledCandidates:
@@ -58,8 +58,8 @@ class CompiledCandidates:
         if not isinstance(searched, Searched):
             return
         fastest = next(iter(feasible_placements(searched.tried, searched.record.ranked, run.limits)), None)
-        error = searched.tried.evaluated[fastest.key].outcome.error if fastest else 0.0
-        if run.config.time is None and (error or 0.0) < ROOM * run.limits.budget:
+        error = searched.tried.evaluated[fastest.key].outcome.error if fastest else None
+        if run.config.time is None and error and error < ROOM * run.limits.budget:
             searched = self._all = self._levels(searched, run.limits.budget)
         tried, policy = searched.tried, run.config.policy
         racing = [
