@@ -1,13 +1,13 @@
 """Selection of the answer: baselines, paired races, and the sequential test that decides them.
 
 A model's place in memory makes it some tenths of a percent faster or slower for as long as it stays there, which
-longer timing does not average out. So a round of the final race (``answer/race.py``) loads all contestants anew, in
-random order and behind blocks of random sizes, and counts as one value: the median over neighbouring sample batches
-(three runs or 10 ms, without the first third, which runs on caches that another contestant filled). Each contestant
-has up to 14 batches a round, fewer for a large model, as many as fit into the loading time. On one thread all
-contestants are loaded in one process. On several threads, and after a crash of that process, each contestant has a
-process of its own, and batches alternate between processes. Before the race each is loaded once in a fresh process,
-which checks it and measures the cost of serving.
+longer timing does not average out. So a round of the final race (``answer/race.py``) loads all contestants anew,
+unless that takes a second, in random order and behind blocks of random sizes, and counts as one value: the median
+over neighbouring sample batches (three runs or 10 ms, without the first third, which runs on caches that another
+contestant filled). Each contestant has up to 14 batches a round, fewer for a large model, as many as fit into the
+loading time. On one thread all contestants are loaded in one process. On several threads, and after a crash of that
+process, each contestant has a process of its own, and batches alternate between processes. Before the race each is
+loaded once in a fresh process, which checks it and measures the cost of serving.
 
 The race ends as soon as it is decided (``answer/sequential.py``). Looks at an ordinary 95 % interval after 3, 6, 10,
 16, 22 and 28 rounds would let 10 % of equals win (``2d0817f2:benchmarks/stopping.py``), so each look has a stricter

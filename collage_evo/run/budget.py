@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
+from collage_evo.answer.baselines import Baseline
 from collage_evo.config import Config, SearchConfig
 from collage_evo.files import Stored
 from collage_evo.genome.settings import Budget
@@ -30,16 +31,26 @@ SEARCH_SKIPPED = Stored("work/search_skipped.json", bool)
 """Whether the run skips its search, because that would exceed the planned time."""
 REPORT_S = 3.0
 """Seconds of a run with a deadline for its result and report. Chosen."""
-DELIVERY_S = 2 * REPORT_S
-"""The same with the last check of the answer. Chosen."""
-COMPARISON = 4.5
-"""What a final comparison of three takes, as a multiple of what a baseline took, which also was loaded, checked and
-timed: three rounds, the judging of the winner and its last check. Seen with two and three contestants: 3.0 for a
-network of 8 ms, 3.8 for one of 310 ms on a busy machine."""
+COMPARISON = 3.5
+"""What a final comparison takes, as a multiple of what a baseline took, which also was loaded, checked and timed:
+three rounds, the judging of the winner and its last check. Seen with two contestants: 2.8 and 3.0 for a network of
+8 ms, 3.8 for one of 310 ms, of these 1.2 for the judging, which a run may go without."""
+LAST_CHECK = 0.6
+"""The same of the last check. Seen: 0.3 and 0.6."""
 SIZES_S = 20.0
 """Seconds of a comparison by size: 15 of rounds, and processes to load. Chosen."""
 BASELINES_SHARE = 1 / 3
 """Largest share of the time until a run's deadline that its baselines take, after the first. Chosen."""
+
+
+def seconds_each(stages: Mapping[str, float], baselines: Sequence[Baseline]) -> float:
+    """Mean seconds of those of ``baselines`` that ran; ``stages``: seconds of each stage."""
+    return stages.get(Stage.BASELINES, 0.0) / max(1, sum(one.outcome.ok for one in baselines))
+
+
+def delivery_s(baseline_s: float) -> float:
+    """Seconds of a run with a deadline from the judging of its answer on, where a baseline took ``baseline_s``."""
+    return LAST_CHECK * baseline_s + REPORT_S
 
 
 def comparison_s(baseline_s: float, is_open: bool = False) -> float:

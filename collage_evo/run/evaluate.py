@@ -18,9 +18,8 @@ from collage_evo.report.finished import result_in
 from collage_evo.report.html import REPORT, write_html
 from collage_evo.report.progress import Reporter
 from collage_evo.report.result import Result
-from collage_evo.report.stage import Stage
 from collage_evo.run.at_work import at_work
-from collage_evo.run.budget import SEARCH_SKIPPED, comparison_s, resume_search
+from collage_evo.run.budget import SEARCH_SKIPPED, comparison_s, resume_search, seconds_each
 from collage_evo.run.context import RunContext
 from collage_evo.run.deadline import in_time
 from collage_evo.run.final import compared_so_far
@@ -101,8 +100,7 @@ def planned(records: Records) -> Records:
 def found_in_time(records: Records) -> Found | None:
     """What the search finds, or why there was none; None if only the time of the final comparison was left before."""
     run, baselines = records[RunContext], records[Baselines]
-    baseline_s = run.seconds.get(Stage.BASELINES, 0.0) / max(1, sum(one.outcome.ok for one in baselines))
-    comparing_s = comparison_s(baseline_s, run.open_shapes is not None)
+    comparing_s = comparison_s(seconds_each(run.seconds, baselines), run.open_shapes is not None)
     return in_time(lambda: found_by(lambda: planned(records)[Searched]), comparing_s)
 
 

@@ -4,10 +4,9 @@ from __future__ import annotations
 
 import math
 import sys
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import replace
 from functools import partial
-from pathlib import Path
 
 from collage_evo.answer.answer import ITSELF, Proof, Verdict
 from collage_evo.answer.baselines import Baseline, best_single, near_defaults
@@ -15,15 +14,15 @@ from collage_evo.answer.delivery import MODEL, OBJECTIVE, Delivery
 from collage_evo.answer.race import Race
 from collage_evo.answer.sequential import Ratio
 from collage_evo.answer.so_far import read_so_far
-from collage_evo.errors import DamagedFile, InputError
+from collage_evo.errors import InputError
 from collage_evo.genome.failure import Failure
 from collage_evo.graph.prepare import PreparedModel
 from collage_evo.report.finished import RESULT, write_result
 from collage_evo.report.html import REPORT, write_html
 from collage_evo.report.result import Result
-from collage_evo.run.budget import DELIVERY_S, REPORT_S
+from collage_evo.run.budget import REPORT_S
 from collage_evo.run.context import RunContext
-from collage_evo.run.deadline import PartIsOver, in_time
+from collage_evo.run.deadline import in_time
 from collage_evo.run.publisher import Publisher
 from collage_evo.run.records import Seconds
 from collage_evo.run.result import run_result
@@ -32,13 +31,10 @@ from collage_evo.run.stages.answer import Answer, answer_speeds, decide, deliver
 from collage_evo.run.stages.baselines import Baselines
 from collage_evo.run.stages.compile import CompiledCandidates
 from collage_evo.run.stages.evolve import fingerprint_of
-from collage_evo.run.stages.held_out import HeldOut, artifact_of, hold_out
+from collage_evo.run.stages.held_out import UNJUDGED, HeldOut, artifact_of, hold_out
 from collage_evo.run.stages.mixtures import with_mixtures_for_budget
 from collage_evo.run.stages.samples import SAMPLES
 from collage_evo.search.evolution import checkpoint
-
-UNJUDGED = "Time was over before the answer was judged on held-out samples"
-"""Note on such an answer."""
 
 
 def compared(
@@ -60,8 +56,9 @@ def compared(
         InputError: no placement could be compiled again, no baseline survived the race, or the answer is wrong.
     """
     compiled = CompiledCandidates(run, found, partial(with_mixtures, run, model, single))
-    compiled.compile(best_single(single, run.limits.budget).outcome, delivery.answered)
-    return _delivered(run, model, single, compiled, so_far, delivery, seconds)
+    best = best_single(single, run.limits.budget).outcome
+    prepare = partial(compiled.compile, best, delivery.answered)
+    return _delivered(run, model, single, compiled, prepare, so_far, delivery, seconds)
 
 
 def compared_so_far(
@@ -75,8 +72,8 @@ def compared_so_far(
 ) -> Result:
     """The same, where no other placement races than the answer so far."""
     compiled = CompiledCandidates(run, found, partial(with_mixtures, run, model, single))
-    compiled.keep(so_far.placed, delivery.best)
-    return _delivered(run, model, single, compiled, so_far, delivery, seconds)
+    prepare = partial(compiled.keep, so_far.placed, delivery.best)
+    return _delivered(run, model, single, compiled, prepare, so_far, delivery, seconds)
 
 
 def with_mixtures(
@@ -105,13 +102,16 @@ def _delivered(
     model: PreparedModel,
     single: Baselines,
     compiled: CompiledCandidates,
+    prepare: Callable[[], object],
     so_far: Publisher,
     delivery: Delivery,
     seconds: float,
 ) -> Result:
+    """The result of a race of ``compiled``, which ``prepare`` fills, and of baselines."""
     found, speeds = compiled.searched, None
     defaults = near_defaults(single, run.target, run.config.policy.single_give_up)
-    decided = in_time(lambda: _decided(run, model, single, compiled, delivery, defaults, seconds), REPORT_S)
+    race = partial(_decided, run, model, single, compiled, prepare, delivery, defaults, seconds)
+    decided = in_time(race, REPORT_S)
     if decided:
         verdict, held_out, answer = decided
         found = compiled.searched
@@ -145,35 +145,21 @@ def _decided(
     model: PreparedModel,
     single: Baselines,
     compiled: CompiledCandidates,
+    prepare: Callable[[], object],
     delivery: Delivery,
     defaults: Sequence[Baseline],
     seconds: float,
 ) -> tuple[Verdict, HeldOut, Answer]:
-    """The verdict of the race, the winner's errors on held-out samples, if there is time for these, and the winner
-    delivered."""
+    """The verdict of the race, the winner's errors on held-out samples, and the winner delivered."""
+    prepare()
     keys = compiled.searched.keys
     incumbent = next((name for name, key in keys.items() if key == delivery.answered), delivery.answered)
-    verdicts: list[Verdict] = []
-
-    def race(placements: Mapping[str, Path], baselines: Sequence[Baseline]) -> Verdict:
-        verdicts.clear()  # the winner before exceeds the budget
-        verdicts.append(decide(run, placements, baselines, seconds, incumbent, defaults))
-        return verdicts[-1]
-
-    judged = in_time(lambda: hold_out(run, model, compiled, single, race), DELIVERY_S)
-    if judged is None and not verdicts:
-        raise PartIsOver
-    verdict, held_out = judged or (verdicts[-1], _unjudged(run))
+    race = partial(decide, run, seconds=seconds, incumbent=incumbent, defaults=defaults)
+    verdict, held_out = hold_out(run, model, compiled, single, race)
     made_of = {"name": model.name, "sha256": model.digest}
     details = {**held_out.info(run.setting), MODEL: made_of, OBJECTIVE: run.config.search.objective}
     artifact = artifact_of(verdict, compiled, single)
     return verdict, held_out, deliver(run, verdict.answer, artifact, delivery, details)
-
-
-def _unjudged(run: RunContext) -> HeldOut:
-    if (sampled := run.store.get(SAMPLES)) is None:
-        raise DamagedFile(f"{run.work} has no samples; start the run again with --overwrite")
-    return HeldOut(None, sampled, notes=(UNJUDGED,))
 
 
 def not_compared(
@@ -184,8 +170,8 @@ def not_compared(
     Nothing is known of how far its speed-up is from the ratio of the earlier times: that has no rounds.
     """
     known, best = read_so_far(delivery.best), best_single(single, run.limits.budget)
-    if known is None:
-        raise InputError(f"{delivery.best} has an answer of another run: start this one again with --overwrite")
+    if known is None or (sampled := run.store.get(SAMPLES)) is None:
+        raise InputError(f"{delivery.best} or {run.work} is no record of a run: start it again with --overwrite")
     same = (one for one in single if one.keeps(run.limits.budget) and one.outcome.latency_ms == known.latency_ms)
     best = best if found.keys else next(same, best)
     name = next(iter(found.keys), best.name)
@@ -194,4 +180,4 @@ def not_compared(
     final = Race({name: (((ms,),),) for name, ms in times_ms.items()}, {})
     verdict = Verdict(name, best.name, ratio if found.keys else ITSELF, name, ratio, final, proof=Proof.NONE)
     error = math.nan if known.error is None else known.error
-    return verdict, _unjudged(run), Answer(delivery.best, (), error, math.nan)
+    return verdict, HeldOut(None, sampled, notes=(UNJUDGED,)), Answer(delivery.best, (), error, math.nan)

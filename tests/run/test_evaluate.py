@@ -43,7 +43,6 @@ from collage_evo.run.context import RunContext
 from collage_evo.run.deadline import PartIsOver
 from collage_evo.run.directory import start_run
 from collage_evo.run.evaluate import TIME_OVER, found_by, open_records, planned
-from collage_evo.run.final import UNJUDGED
 from collage_evo.run.plan import PLAN
 from collage_evo.run.publisher import Publisher
 from collage_evo.run.recorded import read_run
@@ -51,6 +50,7 @@ from collage_evo.run.records import Plan, Row
 from collage_evo.run.search import NotSearched, Searched, SearchRecord
 from collage_evo.run.stages.baselines import Baselines
 from collage_evo.run.stages.evolve import evolve, measuring
+from collage_evo.run.stages.held_out import UNJUDGED
 from collage_evo.run.stages.threads import OnThreads
 from collage_evo.runtime.artifact import load_artifact, read_artifact
 from collage_evo.runtime.manifest import BEST
@@ -330,11 +330,10 @@ def test_the_answer_so_far_is_compared_where_only_the_time_for_that_is_left(tmp_
 def test_an_answer_that_there_was_no_time_to_judge_is_delivered_with_a_note(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    def only_races(run: RunContext, model: PreparedModel, compiled: Any, single: Baselines, race: Any) -> None:
-        race(compiled.artifacts, single)
+    def over(*_: object) -> None:
         raise PartIsOver
 
-    monkeypatch.setattr("collage_evo.run.final.hold_out", only_races)
+    monkeypatch.setattr("collage_evo.run.stages.held_out.held_out_samples", over)
     config, run = config_of(tmp_path), tmp_path / "run"
     found = run_in(run, start_run(run, config), plan=plan_failing(SearchableModel, PartIsOver()))
     assert found.proof is not Proof.NONE

@@ -28,6 +28,7 @@ from collage_evo.report.result import InvarianceResult, finite
 from collage_evo.report.sizes import LatencyBySize
 from collage_evo.report.stage import Stage
 from collage_evo.report.words import format_number
+from collage_evo.run.budget import delivery_s, seconds_each
 from collage_evo.run.context import RunContext
 from collage_evo.run.deadline import in_time
 from collage_evo.run.stages.compile import CompiledCandidates
@@ -41,10 +42,10 @@ CHANCES = 3
 safer; single libraries are few, and each has its turn."""
 FIXED = "accuracy.batch_invariant had nothing to measure: no batch of independent rows, and no mask, has an open size"
 """Note on an answer of fixed shapes."""
-DELIVERY_S = 10.0
-"""Seconds of a run with a deadline for checking and writing the answer. Chosen."""
 UNSIZED = "The answer was not compared with the libraries by size"
 """Note on an answer for which there was no time for that, or where it failed."""
+UNJUDGED = "Time was over before the answer was judged on held-out samples"
+"""Note on such an answer."""
 CHANCE = 0.25
 """Largest chance, by the relative error, that as many other samples exceed the budget. For a metric that counts, few
 samples carry too little information for this. Chosen."""
@@ -101,17 +102,22 @@ def hold_out(
     """
     excluded, slow = dict[str, Exclusion](), dict[str, str]()
     placements, asked = candidates.artifacts, False
+    delivering_s = delivery_s(seconds_each(run.seconds, baselines))
     verdict = race(placements, baselines)
     with run.stage(Stage.HELD_OUT):
-        samples, sampled = held_out_samples(run, model), run.store.get(SAMPLES)
+        samples, sampled = in_time(partial(held_out_samples, run, model), delivering_s), run.store.get(SAMPLES)
     if sampled is None:
         raise DamagedFile(f"{run.work} has no samples; start the run again with --overwrite")
+    if samples is None:
+        return verdict, HeldOut(None, sampled, notes=(UNJUDGED,))
     if not samples.is_file():
         return verdict, HeldOut(None, sampled)
     required, in_float32 = run.config.accuracy.batch_invariant, functools.cache(lambda: _in_float32(model, samples))
     while True:
         artifact = artifact_of(verdict, candidates, baselines)
-        judgement = run.machine.judge(artifact, samples)
+        judgement = in_time(partial(run.machine.judge, artifact, samples), delivering_s)
+        if judgement is None:
+            return verdict, HeldOut(None, sampled, excluded, (UNJUDGED,), slow=slow)
         judged = None if isinstance(judgement, Failure) else judgement
         invariance = _defined(judged.invariance, in_float32) if judged else None
         exclusion = _exclusion(run.limits, judgement, sampled.shared)
@@ -120,7 +126,7 @@ def hold_out(
         # A winner in float32 throughout stays: nothing is more exact.
         if exclusion is None or computes_exactly(artifact):
             timed = partial(times_by_size, run, model, verdict, artifact, placements, baselines)
-            sizes = in_time(partial(run.attempt, timed, "the answer is not compared by size"), DELIVERY_S)
+            sizes = in_time(partial(run.attempt, timed, "the answer is not compared by size"), delivering_s)
             known = sizes if isinstance(sizes, BySize) else BySize()
             if not known.slow:
                 fixed = [FIXED] if required and judged and invariance is None else []
