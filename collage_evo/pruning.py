@@ -57,8 +57,8 @@ LONG_COMPILATION = Rule(
 EXACT_LIBRARY = Rule(
     "exact_library", "not tried", "a library that computes in float32 only, and further variants in float32, after "
     "{} of backends.seconds, where the budget admits lower precisions of others",
-    "Seen: on networks of 85 and 150 ms ncnn, TVM and ONNX Runtime's other layout took up to a fourth of a run, and "
-    "1.3 to 4.7 times as long as the best in float32; mixtures in int8 took 0.6 of that (held to AVX2).", 0.33,
+    "Seen: on a network of 150 ms such baselines took a fifth of a run; TVM and ONNX Runtime's other layout took 1.3 "
+    "to 2.6 times as long as the best in float32, mixtures in int8 0.6 times (held to AVX2).", 0.33,
 )
 UNREACHABLE_PRECISION = Rule(
     "unreachable_precision", "not tried", "a precision that cannot be as fast as another one that the library ran in",

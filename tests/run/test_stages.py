@@ -3,6 +3,7 @@
 import math
 import os
 from collections.abc import Callable, Mapping
+from dataclasses import replace
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any, cast
@@ -31,7 +32,16 @@ from collage_evo.models.builder import Builder
 from collage_evo.patterns.match import Placement, Region
 from collage_evo.report.progress import LineReporter
 from collage_evo.report.stage import Stage
-from collage_evo.run.budget import LEAST_S, USUAL_S, Pace, exceeds_planned_time, search_budget
+from collage_evo.run.budget import (
+    LEAST_S,
+    USUAL_S,
+    Pace,
+    comparison_s,
+    delivery_s,
+    exceeds_planned_time,
+    search_budget,
+    seconds_each,
+)
 from collage_evo.run.context import RunContext
 from collage_evo.run.deadline import LEAD_S, deadline
 from collage_evo.run.directory import start_run
@@ -143,6 +153,16 @@ def test_a_search_exceeds_the_planned_time_only_if_nobody_asked_for_it(
     config = parse_config(nested({"model.source": "builtin:squeezenet", **given}), (), "test")
     assert exceeds_planned_time(config, spent_s, Pace(0.0, placement_s)) == late
     assert exceeds_planned_time(config, spent_s, Pace(2.0, placement_s)) == (late or not given)
+
+
+def test_the_time_of_a_final_comparison_follows_from_that_of_the_baselines_that_ran() -> None:
+    ran = Baseline("a", "a", "default", Path("a"), Outcome(1.0, n=1))
+    failed = replace(ran, outcome=Outcome.unfit(Failure(Fault.BUILD, "no such operator")))
+    each = [seconds_each({Stage.BASELINES: took}, (ran, ran, failed)) for took in (4.0, 40.0)]
+    assert each == [2.0, 20.0]
+    short, long = map(comparison_s, each)
+    assert 8 * 18.0 > long - short > 18.0
+    assert delivery_s(each[1]) < long < comparison_s(each[1], is_open=True)
 
 
 @pytest.mark.parametrize(
