@@ -12,6 +12,7 @@ import onnx
 import pytest
 
 import collage_evo
+from collage_evo.answer.answer import Proof
 from collage_evo.errors import ConfigError, InputError, NotSearchable
 from collage_evo.graph.reference.reference import reference_outputs
 from collage_evo.hardware.private import machine_directory
@@ -107,12 +108,10 @@ def test_at_the_end_of_its_time_a_run_gives_the_best_answer_so_far(cache: Path) 
     unending = {"seconds": 600, "evaluations": 10**6, "ga": {"patience": 0}}
     long = {"final": {"seconds": 600, "rounds": 1000}, "search": unending}
     found = collage_evo.optimize(chain(6), time=8, config={**fast(cache), **long})
-    assert found.profiles == ()
+    assert found.report.proof in tuple(Proof)
     assert "ONNX Runtime" in str(found)
     outputs = found.session.run(None, {"x": X})
     np.testing.assert_allclose(outputs[0], reference_outputs(chain(6), {"x": X})[0], rtol=1e-4, atol=1e-5)
-    with pytest.raises(InputError, match="before its final comparison"):
-        _ = found.report
 
 
 def test_the_answer_goes_out_as_plain_files(found: collage_evo.Result, tmp_path: Path) -> None:
