@@ -48,7 +48,7 @@ from collage_evo.run.stages.threads import THREADS, threads_that_pay
 from collage_evo.run.transferred import Transfer, transfer
 from collage_evo.search.evolution import checkpoint
 from collage_evo.search.evolution.seeds import Seeds, make_seeds
-from collage_evo.search.mixtures.likely import slower_engines, suffices
+from collage_evo.search.mixtures.likely import suffices, throughout
 from collage_evo.search.mixtures.measured import corrections_by
 
 
@@ -155,8 +155,8 @@ def seeds(
     transferred: Transfer,
 ) -> Seeds:
     corrections = corrections_by(mixtures.mixtures, costs.space, run.limits.budget)
-    slower = slower_engines(costs.space, costs.space.engines, mixtures.mixtures)
-    made = make_seeds(costs.space, answer_bounds(run), single.ms, corrections, slower)
+    wide = throughout(costs.space, costs.space.engines, mixtures.mixtures)
+    made = make_seeds(costs.space, answer_bounds(run), single.ms, corrections, wide)
     return transferred.known.seeds(costs.space, made) if transferred.known else made
 
 

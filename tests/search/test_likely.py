@@ -28,8 +28,8 @@ from collage_evo.search.mixtures.likely import (
     likeliest_mixtures,
     measure_in_batches,
     mixtures_for_budget,
-    slower_engines,
     suffices,
+    throughout,
     unsettled,
 )
 from collage_evo.search.mixtures.measured import Mixture, corrections_by
@@ -110,32 +110,29 @@ def test_a_corrected_mixture_has_fewer_operators_in_lower_precision(off: float, 
     assert [in_int8(placement) for placement in found] == ([count] if count else [])
 
 
-@pytest.mark.parametrize(
-    ("throughout_ms", "faster", "slower"), [(4.5, "int8-all", "int8"), (5.0, "int8", "int8-all")]
-)
+@pytest.mark.parametrize(("throughout_ms", "pays"), [(4.5, True), (5.0, False)])
 def test_int8_in_heavy_operators_only_and_throughout_are_measured_and_the_faster_kind_goes_on(
-    throughout_ms: float, faster: str, slower: str
+    throughout_ms: float, pays: bool
 ) -> None:
-    plain = mixed_space()
-    nodes = [1 << node.index for node in GRAPH.nodes]
-    edits = [numerics_of((Arithmetic.INT8, node)) for node in nodes]
-    each = zip(nodes, edits, strict=True)
-    matches = [Match(node, "openvino", "int8-all", base="default", edits=written) for node, written in each]
-    error2 = [1e-4 if node.op_type == "Conv" else 1e-6 for node in GRAPH.nodes]
-    terms = {Objective.ERROR: (*plain.terms[Objective.ERROR], *error2)}
+    plain, wide = mixed_space(), ("openvino", "int8-all")
+    between = [1 << node.index for node in GRAPH.nodes if node.op_type != "Conv"]
+    matches = [Match(node, *wide, base="default", edits=numerics_of((Arithmetic.INT8, node))) for node in between]
+    edits = numerics_of((Arithmetic.INT8, GRAPH.all_nodes))
+    matches.append(Match(GRAPH.all_nodes, *wide, base="default", edits=edits))
+    terms = {Objective.ERROR: (*plain.terms[Objective.ERROR], *[1e-6] * len(between), 1.0)}
     both = expected_space(GRAPH, Matches((*plain.matches, *matches), {}), terms, BASELINES_MS)
 
-    def kinds(placements: Iterable[Placement]) -> list[set[str]]:
-        used = [{both.matches[m].variant for region in one.regions for m in region.matches} for one in placements]
-        return [variants - {"default"} for variants in used]
+    def with_wide(placements: Iterable[Placement]) -> list[bool]:
+        matches = ([both.matches[m] for region in one.regions for m in region.matches] for one in placements)
+        return [any(match.engine == wide for match in of_one) for of_one in matches]
 
     first = likeliest_mixtures(both, BASELINE_MS, 0.03, FIRST[:1])
-    assert kinds(first) == [{"int8"}, {"int8-all"}]
+    assert with_wide(first) == [False, True]
     outcomes = (replace(TIMED, latency_ms=ms) for ms in (5.0, throughout_ms))
     found = [Mixture(one, FAMILY, outcome) for one, outcome in zip(first, outcomes, strict=True)]
-    assert slower_engines(both, both.engines, found) == {("openvino", slower)}
-    assert slower_engines(both, both.engines, found[:1]) == set()
-    assert kinds(likeliest_mixtures(both, BASELINE_MS, 0.02, FIRST[:1], measured=found)) == [{faster}]
+    assert throughout(both, both.engines, found) == (({wide}, set()) if pays else (set(), {wide}))
+    assert throughout(both, both.engines, found[:1]) == (set(), set())
+    assert with_wide(likeliest_mixtures(both, BASELINE_MS, 0.02, FIRST[:1], measured=found)) == [pays]
 
 
 def likely(

@@ -71,7 +71,7 @@ def make_seeds(
     bounds: Bounds = MappingProxyType({}),
     baseline_ms: Mapping[Engine, float] = MappingProxyType({}),
     corrections: Mapping[Engine, Correction] = MappingProxyType({}),
-    slower: Collection[Engine] = (),
+    throughout: tuple[Collection[Engine], Collection[Engine]] = ((), ()),
 ) -> Seeds:
     """The DP optimum, each single backend (with rewrites too) and engine, greedy partitions, the next cheapest covers
     and different good ones.
@@ -88,12 +88,13 @@ def make_seeds(
     ``bounds``; and the other engines come last, in the order of :func:`likeliest`.
 
     ``baseline_ms``: ms of the whole model on engines that ran it; ``corrections``: of predicted errors, by family,
-    where mixtures were measured; ``slower``: engines without mixtures, as others of their families are known to be
-    faster in them.
+    where mixtures were measured; ``throughout``: engines that write a precision between heavy operators too, those
+    that are known to be faster in mixtures, and those that are not
+    (:func:`~collage_evo.search.mixtures.likely.throughout`).
     """
     seeds: Seeds
     if space.terms:
-        seeds = Seeds(space, _precise(space, lambda: seeds.dp, bounds, baseline_ms, corrections, slower), 0)
+        seeds = Seeds(space, _precise(space, lambda: seeds.dp, bounds, baseline_ms, corrections, throughout), 0)
     else:
         seeds = Seeds(space, _placements(space, lambda: seeds.dp, baseline_ms), NEAR_SEEDS)
     return seeds
@@ -123,16 +124,15 @@ def _precise(
     bounds: Bounds,
     baseline_ms: Mapping[Engine, float],
     corrections: Mapping[Engine, Correction],
-    slower: Collection[Engine],
+    throughout: tuple[Collection[Engine], Collection[Engine]],
 ) -> Iterator[tuple[Origin, Placement]]:
     near, far = likeliest(space, baseline_ms)
     # Errors of one precision throughout are predicted better than those of many changes between two.
     most_ms = EARLY_SEED.number * min(baseline_ms.values(), default=0.0)
     yield from _engines(space, [one for one in near if _promises(space, one, bounds, most_ms, corrections)])
-    mixing = [engine for engine in near if engine not in slower]
-    for family, placement in mixtures_at(
-        space, mixing, bounds.get(Objective.ERROR, math.inf), corrections=corrections
-    ):
+    faster, slower = throughout
+    mixing, most = [engine for engine in near if engine not in slower], bounds.get(Objective.ERROR, math.inf)
+    for family, placement in mixtures_at(space, mixing, most, corrections=corrections, throughout=faster):
         yield Origin.mixture(family), placement
     yield from _rewritten(space, near)
     yield Origin(Way.DYNAMIC_PROGRAM), place(dp().covers[0].matches, space)

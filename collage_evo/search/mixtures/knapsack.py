@@ -9,7 +9,7 @@ together. A family is compiled as one piece, so a level costs one compilation.
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import zip_longest
 from types import MappingProxyType
@@ -54,13 +54,15 @@ def mixtures_at(
     budget: float,
     levels: Sequence[float] = (),
     corrections: Mapping[Engine, Correction] = MappingProxyType({}),
+    throughout: Collection[Engine] = (),
 ) -> Iterator[tuple[Engine, Placement]]:
     """A placement for each family of ``engines`` and level, all families' likeliest levels first, without repeats; at
     each level the family first that is predicted to be the fastest.
 
     ``budget`` is the relative error that ``levels`` are shares of, by default those of a search: others for a family
     in ``corrections``, of which placements were measured. Empty if the budget is no bound, or a family offers a
-    single precision.
+    single precision. ``throughout``: engines that write a precision also into what is between heavy operators, and
+    take part whatever their predicted time is.
     """
     if not math.isfinite(budget):
         return
@@ -69,7 +71,9 @@ def mixtures_at(
         of_family = [engine for engine in engines if space.cost.family(engine) == family]
         shares = levels or (CORRECTED if family in corrections else AS_PREDICTED)
         correction = corrections.get(family, UNCORRECTED)
-        found[family] = _mixtures_of(space, family, of_family, [correction.predicted(x * budget) for x in shares])
+        found[family] = _mixtures_of(
+            space, family, _paying(space, of_family, throughout), [correction.predicted(x * budget) for x in shares]
+        )
     for at_level in zip_longest(*found.values()):
         mixtures = [(family, mixture) for family, mixture in zip(found, at_level, strict=True) if mixture is not None]
         # A slow model has time for two or three: of the family that gains the most, not of the fastest in float32.
@@ -80,7 +84,7 @@ def _mixtures_of(
     space: SearchSpace, family: Engine, engines: Sequence[Engine], errors: Sequence[float]
 ) -> Iterator[Placement | None]:
     """A mixture for each predicted error; None for one that is there already, or that no cover has."""
-    exact, steps = _steps(space, _paying(space, engines))
+    exact, steps = _steps(space, engines)
     _, begun = _totals(space, exact)
     keys = set[str]()
     for error in errors if steps else ():
@@ -99,9 +103,9 @@ def predicted_error(space: SearchSpace, placement: Placement) -> float:
     return ERROR.of_amount(space.added(ERROR, [match for region in placement.regions for match in region.matches]))
 
 
-def _paying(space: SearchSpace, engines: Sequence[Engine]) -> list[Engine]:
+def _paying(space: SearchSpace, engines: Sequence[Engine], throughout: Collection[Engine]) -> list[Engine]:
     """``engines`` without those that write the precision of another into more operators, and are no faster over the
-    whole model.
+    whole model, unless they are in ``throughout``.
 
     Where one of them seems to save a little, the profile had its time in a neighbour: a Swin-T in bfloat16 takes 16.2
     ms with int8 in its 101 products and convolutions, 17.6 with 95 others, 19.7 with int8 in all that takes it.
@@ -111,7 +115,7 @@ def _paying(space: SearchSpace, engines: Sequence[Engine]) -> list[Engine]:
     def pays(engine: Engine) -> bool:
         return all(single_ways[engine] < PAYS * single_ways[one] for one in engines if space.writes_more(engine, one))
 
-    return [engine for engine in engines if pays(engine)]
+    return [engine for engine in engines if engine in throughout or pays(engine)]
 
 
 def _steps(space: SearchSpace, engines: Sequence[Engine]) -> tuple[dict[int, int], list[_Step]]:

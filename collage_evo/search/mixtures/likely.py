@@ -6,8 +6,8 @@ What was measured corrects the errors that are predicted of the next ones.
 from __future__ import annotations
 
 import math
+from collections import Counter
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from itertools import chain
 from types import MappingProxyType
 
 from collage_evo.genome.cost_model import Engine, bordering, family_ms
@@ -22,6 +22,9 @@ from collage_evo.search.mixtures.measured import Mixture, corrections_by
 
 FAMILIES = 2
 """Families of which a mixture is measured, those that run the whole model the fastest. Chosen."""
+THROUGHOUT = 0.5
+"""Share of the operators between heavy ones that a mixture has in a lower precision, to be measured beside those with
+it in heavy ones only: with fewer, as a small budget allows, it hardly differs. Chosen."""
 BATCHES = 3
 """Batches of mixtures at most. Chosen."""
 SECONDS = 30.0
@@ -62,38 +65,50 @@ def likeliest_mixtures(
     near, _ = likeliest(space, baseline_ms)
     families = [*dict.fromkeys(map(space.cost.family, near))][:FAMILIES]
     engines = [engine for engine in near if space.cost.family(engine) in families]
-    slower = slower_engines(space, engines, measured)
+    faster, slower = throughout(space, engines, measured)
     engines = [engine for engine in engines if engine not in slower]
-    narrow, wide = _narrow_and_wide(space, engines)
-    ways = dict.fromkeys(tuple(one for one in engines if one not in others) for others in (wide, narrow))
+    wide = {wide for _, wide in _pairs(space, engines)}
     most_ms = SMALL_GAIN.number * min(baseline_ms.values(), default=math.inf)
-    found = chain.from_iterable(mixtures_at(space, way, budget, levels, corrections) for way in ways)
+    only_heavy = [engine for engine in engines if engine not in wide - faster]
+    found = [*mixtures_at(space, only_heavy, budget, levels, corrections, faster)]
+    single = (match.engine for match in space.matches if match.nodes.bit_count() == 1)
+    offered = Counter(engine for engine in single if engine in wide)
+    for family, placement in mixtures_at(space, engines, budget, levels, corrections, wide) if wide != faster else ():
+        used = Counter(space.matches[match].engine for match in _matches(placement))
+        if any(used[engine] >= THROUGHOUT * count for engine, count in offered.items()):
+            found.append((family, placement))
     return {placement: family for family, placement in found if space.predict(placement) < most_ms}
 
 
-def _narrow_and_wide(space: SearchSpace, engines: Sequence[Engine]) -> tuple[set[Engine], set[Engine]]:
-    """Those of ``engines`` that write a precision into heavy operators only where another one of their family also
-    writes it into what is between them; and these others."""
-    pairs = [(one, other) for one in engines for other in engines if space.writes_more(other, one)]
-    alike = [pair for pair in pairs if len(set(map(space.cost.family, pair))) == 1]
-    return {narrow for narrow, _ in alike}, {wide for _, wide in alike}
+def _matches(placement: Placement) -> list[int]:
+    return [match for region in placement.regions for match in region.matches]
 
 
-def slower_engines(space: SearchSpace, engines: Sequence[Engine], measured: Iterable[Mixture]) -> set[Engine]:
-    """Of families of which mixtures of both kinds were ``measured``, with lower precisions in heavy operators only
-    and with them throughout, the engines of the slower kind."""
-    narrow, wide = _narrow_and_wide(space, engines)
+def _pairs(space: SearchSpace, engines: Sequence[Engine]) -> list[tuple[Engine, Engine]]:
+    """Pairs of a family: an engine that writes a precision into heavy operators, and one of ``engines`` that also
+    writes it into what is between them."""
+    pairs = ((one, other) for one in engines for other in engines if space.writes_more(other, one))
+    return [pair for pair in pairs if len(set(map(space.cost.family, pair))) == 1]
+
+
+def throughout(
+    space: SearchSpace, engines: Sequence[Engine], measured: Iterable[Mixture]
+) -> tuple[set[Engine], set[Engine]]:
+    """The engines that write a precision also between heavy operators, of families of which mixtures with it and in
+    heavy operators only were ``measured``: those that were faster, and those that were not."""
+    pairs = _pairs(space, engines)
+    narrow, wide = {one for one, _ in pairs}, {other for _, other in pairs}
     kinds_ms: tuple[dict[Engine, float], dict[Engine, float]] = {}, {}
     for mixture in measured:
-        matches = chain.from_iterable(region.matches for region in mixture.placement.regions)
-        used = {bordering(space.matches[match].engine) for match in matches}
+        used = {bordering(space.matches[match].engine) for match in _matches(mixture.placement)}
         if (ms := mixture.outcome.latency_ms) is not None and used & (narrow | wide):
             of_kind = kinds_ms[bool(used & wide)]
             of_kind[mixture.family] = min(ms, of_kind.get(mixture.family, math.inf))
     narrow_ms, wide_ms = kinds_ms
-    both = narrow_ms.keys() & wide_ms.keys()
-    slower = {family: narrow if wide_ms[family] < PAYS * narrow_ms[family] else wide for family in both}
-    return {engine for engine in narrow | wide if engine in slower.get(space.cost.family(engine), ())}
+    known = {engine for engine in wide if space.cost.family(engine) in narrow_ms.keys() & wide_ms.keys()}
+    families = {engine: space.cost.family(engine) for engine in known}
+    faster = {engine for engine, family in families.items() if wide_ms[family] < PAYS * narrow_ms[family]}
+    return faster, known - faster
 
 
 def measure_in_batches(
@@ -189,10 +204,10 @@ def mixtures_for_budget(
     )
     corrections = corrections_by(others, space, budget) | corrections_by(mixtures, space, budget)
     near, _ = likeliest(space, baseline_ms)
-    slower = slower_engines(space, near, mixtures)
+    faster, slower = throughout(space, near, mixtures)
     near = tuple(engine for engine in near if engine not in slower)
     tried = {one.placement.key for one in measured}
-    found = mixtures_at(space, near, budget, OTHER_BUDGET, corrections)
+    found = mixtures_at(space, near, budget, OTHER_BUDGET, corrections, faster)
     return {
         placement: family
         for family, placement in found
