@@ -191,7 +191,7 @@ class RaceRunner:
             if not warm:
                 warm = self._run(self._shuffled(names), reload=not self._open)
             load_s = time.monotonic() - began - _run_ms(warm) / 1e3
-            if self._on_cpu and load_s > RELOAD_S:
+            if warm and self._on_cpu and load_s > RELOAD_S:
                 self._open = self._shares = True
             if self._open:
                 self._warm, load_s = warm, 0.0

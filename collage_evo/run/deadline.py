@@ -44,10 +44,6 @@ def raise_time_is_over() -> NoReturn:
     raise TimeIsOver
 
 
-def _raise_part_is_over() -> NoReturn:
-    raise PartIsOver
-
-
 def _clock() -> float:
     return time.monotonic() - _waited_s
 
@@ -115,23 +111,22 @@ def deadline(
         yield
 
 
-@contextlib.contextmanager
-def leaving(seconds: float) -> Iterator[None]:
-    """Context that ``PartIsOver`` ends when only so many ``seconds`` are left; inside of it, :func:`seconds_left`
-    are those until then. Without a deadline nothing ends it."""
-    if math.isinf(seconds_left()):
-        yield
-        return
-    with _ending(_END.get() - seconds, _raise_part_is_over):
-        yield
-
-
 def in_time(make: Callable[[], T], leaving_s: float) -> T | None:
-    """The value of ``make``; None if only so many seconds were left before it had one: see :func:`leaving`."""
+    """The value of ``make``; None if only so many seconds were left before it had one. Inside of it,
+    :func:`seconds_left` are those until then. Without a deadline nothing ends it."""
+    if math.isinf(seconds_left()):
+        return make()
+    mine = PartIsOver()
+
+    def end() -> NoReturn:
+        raise mine
+
     try:
-        with leaving(leaving_s):
+        with _ending(_END.get() - leaving_s, end):
             return make()
-    except PartIsOver:
+    except PartIsOver as over:
+        if over is not mine:  # but of what this is a part of
+            raise
         return None
 
 

@@ -121,6 +121,14 @@ def test_contestants_that_stayed_loaded_are_loaded_anew_once_their_process_ended
     assert not found.failed
 
 
+def test_contestants_whose_common_process_ended_while_they_loaded_for_long_are_loaded_in_their_own() -> None:
+    machine = Contest()
+    machine.reload_s, machine.dies = RELOAD_S + 0.1, {"b": 1}
+    found = race(candidates("abc"), machine, 2)
+    assert set(found.failed) == {"b"}
+    assert {name: len(rounds) for name, rounds in found.rounds.items()} == {"a": 2, "c": 2}
+
+
 def test_contestants_on_a_device_are_loaded_anew_however_long_that_takes() -> None:
     machine = Contest(1, "cuda:0")
     machine.load_ms = 3000.0

@@ -69,6 +69,18 @@ def test_work_ends_before_the_time_that_is_kept_for_what_follows() -> None:
     assert ended == ["work", "work"]
 
 
+def test_a_part_ends_with_what_it_is_a_part_of() -> None:
+    ended = []
+
+    def work() -> None:
+        in_time(pass_time, 700.0)
+        ended.append("what follows the part")
+
+    with deadline(600.0):
+        in_time(work, 600.0)
+    assert not ended
+
+
 def test_the_deadline_also_ends_what_follows() -> None:
     def work() -> None:
         assert in_time(lambda: True, 0.5)

@@ -14,7 +14,7 @@ import pytest
 from collage_evo.accuracy.samples import Sample, read_samples, write_samples
 from collage_evo.answer.answer import ITSELF, Verdict
 from collage_evo.answer.baselines import Baseline
-from collage_evo.answer.race import Race
+from collage_evo.answer.race import Race, Serving
 from collage_evo.errors import InputError
 from collage_evo.fitness.jobs import SampleJob, Timed
 from collage_evo.genome.failure import Failure, Fault
@@ -39,18 +39,28 @@ Pace = Callable[[int], float]
 
 
 def by_size(
-    folder: Path, paces: dict[str, Pace], answer: str, noise: float = 0.0, seed: int = 0, **given: object
+    folder: Path,
+    paces: dict[str, Pace],
+    answer: str,
+    noise: float = 0.0,
+    seed: int = 0,
+    peak_bytes: int = 0,
+    running: list[int] | None = None,
+    **given: object,
 ) -> BySize:
     """The times of a race that ``answer`` won, among contestants of these ``paces``; placements are called
-    so. ``noise``: standard deviation of a round's logarithm. One of 0 ms crashes."""
-    rng = np.random.default_rng(seed)
+    so. ``noise``: standard deviation of a round's logarithm. One of 0 ms crashes. ``running``: gets the number of
+    processes at each job."""
+    rng, processes = np.random.default_rng(seed), running if running is not None else []
 
     def timed(job: SampleJob) -> Timed | Failure:
+        processes.append(len(machine.running))
         (sample,) = read_samples(Path(job.sample))
         ms = paces[Path(job.artifact).name.replace("-", "/", 1)](sample.feeds["ids"].shape[1])
         return Timed((ms * float(np.exp(rng.normal(0, noise))),)) if ms else Failure(Fault.CRASH, "killed by SIGSEGV")
 
-    run = fake_run(folder, FakeMachine(timed), **{"data.source": "texts", **given})
+    machine = FakeMachine(timed)
+    run = fake_run(folder, machine, **{"data.source": "texts", **given})
     run.store.put(SHAPES, OpenShapes({"ids": (Dimension(1, 1), Dimension(4, 600 if given else 512, "length"))}))
     run.work.mkdir(exist_ok=True)
     samples = [Sample({"ids": np.zeros((1, length), np.int64)}) for length in LENGTHS]
@@ -63,7 +73,7 @@ def by_size(
         if not name.startswith("placement")
     ]
     placements = {name: path for name, path in paths.items() if name.startswith("placement")}
-    race = Race({name: (((5.0,),),) for name in paces}, {})
+    race = Race({name: (((5.0,),),) for name in paces}, {}, {answer: Serving(9.0, peak_bytes)})
     verdict = Verdict(answer, ORT, ITSELF, answer, ITSELF, race)
     model = cast(PreparedModel, SimpleNamespace(original=MODEL))
     return times_by_size(run, model, verdict, paths[answer], placements, baselines)
@@ -134,6 +144,19 @@ def test_contestants_take_turns_in_processes_of_their_own(tmp_path: Path) -> Non
     assert len(jobs) == 2 * 7 * ROUNDS
     assert jobs[:2] == [(ORT, "4"), ("placement/0", "4")]
     assert jobs[14:16] == [("placement/0", "4"), (ORT, "4")], "the other way round in the next round"
+
+
+@pytest.mark.parametrize(("peak_bytes", "together"), [(2**20, 3), (400 * 2**20, 1)])
+def test_contestants_that_do_not_fit_into_memory_together_are_loaded_one_at_a_time(
+    tmp_path: Path, peak_bytes: int, together: int
+) -> None:
+    running = list[int]()
+    paces = dict.fromkeys(("placement/0", ORT, OPENVINO), linear)
+    found = by_size(tmp_path, paces, "placement/0", peak_bytes=peak_bytes, running=running)
+    assert max(running) == together
+    assert len(running) == 3 * 7 * ROUNDS
+    assert found.table is not None
+    assert found.table.times[-1].ms == pytest.approx({ANSWER: 52.2, NAMES[ORT]: 52.2, NAMES[OPENVINO]: 52.2})
 
 
 def test_one_that_fails_at_a_size_is_named(tmp_path: Path) -> None:

@@ -18,11 +18,12 @@ import numpy as np
 from collage_evo.accuracy.samples import Sample, write_samples
 from collage_evo.answer.answer import Verdict
 from collage_evo.answer.baselines import Baseline
-from collage_evo.answer.race import LAYOUT
+from collage_evo.answer.race import LAYOUT, Race
 from collage_evo.answer.sequential import FEWEST, Ratio
 from collage_evo.config_model import has_ranges
 from collage_evo.errors import InputError
 from collage_evo.fitness.jobs import SampleJob
+from collage_evo.fitness.machine import Process
 from collage_evo.genome.failure import Failure
 from collage_evo.graph.load.inputs import random_inputs
 from collage_evo.graph.prepare import PreparedModel
@@ -90,7 +91,7 @@ def times_by_size(
     places = np.linspace(0, len(every) - 1, ROWS_OF_LONG if long else ROWS, dtype=int).tolist()
     samples = [every[place] for place in dict.fromkeys(places)]
     paths = {name: one.artifact for name, one in libraries.items()}
-    times = _in_turns(run, {verdict.answer: artifact, **paths}, samples)
+    times = _in_turns(run, verdict.final, {verdict.answer: artifact, **paths}, samples)
     words = {name: format_engine(one.backend, one.variant) for name, one in libraries.items()}
     words[verdict.answer] = ANSWER
     measured = [
@@ -105,7 +106,7 @@ def times_by_size(
     suspects = [sample for sample, ms in both if _faster(ms, verdict.answer, rivals, level)]
     if not suspects or (winner is not None and winner.exact):
         return BySize(table)
-    again = _in_turns(run, {verdict.answer: artifact, **placements, **rivals}, suspects)
+    again = _in_turns(run, verdict.final, {verdict.answer: artifact, **placements, **rivals}, suspects)
     what, size = size_of(shapes)
     faster = [
         (gain, name, f"at {what} {size(shapes_of(sample))} {words[library]} is {format_ratio(gain)} times as fast")
@@ -128,24 +129,34 @@ def _faster(ms: Times, name: str, rivals: Collection[str], level: float) -> dict
     return faster
 
 
-def _in_turns(run: RunContext, artifacts: Mapping[str, Path], samples: Sequence[Sample]) -> list[Times]:
-    """Times on each of ``samples``; each of ``artifacts`` stays loaded in a process of its own."""
+def _in_turns(
+    run: RunContext, raced: Race, artifacts: Mapping[str, Path], samples: Sequence[Sample]
+) -> list[Times]:
+    """Times on each of ``samples``; each of ``artifacts`` stays loaded in a process of its own, if there is memory
+    for all. If not, by what ``raced`` took, each is loaded by itself in every round."""
     files = [run.work / f"size_{place}.npz" for place in range(len(samples))]
     for file, sample in zip(files, samples, strict=True):
         write_samples(file, [sample])
+    known = {name: one.peak_bytes for name, one in raced.serving.items()}
+    largest = max(known.values(), default=0)
+    all_fit = sum(known.get(name, largest) for name in artifacts) <= run.machine.memory_bytes
     times: list[dict[str, list[float]]] = [{name: [] for name in artifacts} for _ in samples]
     with run.stage(Stage.SIZES), run.machine.exclusive() as fresh_process, ExitStack() as stack:
-        processes = {name: stack.enter_context(fresh_process()) for name in artifacts}
-        began = time.monotonic()
+        processes, began = dict[str, Process](), time.monotonic()
         for number in range(ROUNDS):
             if number >= FEWEST and time.monotonic() - began > SECONDS:
                 break
             order = list(artifacts) if number % 2 else list(artifacts)[::-1]  # a drift affects all alike
-            for file, ms in zip(files, times, strict=True):
-                for name in order:
-                    job = SampleJob(str(artifacts[name]), str(file), number == 0)
-                    timed = processes[name].call(job, run.machine.timeout_s)
-                    if isinstance(timed, Failure):
-                        raise InputError(f"{name} at one of the sizes: {timed}")
-                    ms[name].append(median(timed.times_ms))
+            for together in [order] if all_fit else [[name] for name in order]:
+                for file, ms in zip(files, times, strict=True):
+                    for name in together:
+                        if name not in processes:
+                            processes[name] = stack.enter_context(fresh_process())
+                        job = SampleJob(str(artifacts[name]), str(file), number == 0 or not all_fit)
+                        timed = processes[name].call(job, run.machine.timeout_s)
+                        if isinstance(timed, Failure):
+                            raise InputError(f"{name} at one of the sizes: {timed}")
+                        ms[name].append(median(timed.times_ms))
+                if not all_fit:
+                    processes.pop(together[0]).close()
     return list(times)
