@@ -283,7 +283,8 @@ def describe_fallback(measured: Sequence[Baseline], best: Baseline | None, first
     if best is not None:
         return f"inputs of any other shapes run in {best.name}"
     why = "; ".join(f"{fallback.name}: {fallback.outcome.reason}" for fallback in measured)
-    return f"no backend takes inputs of other shapes than these ({why or 'none is able to'})"
+    what = "can run the first request of each shape" if first else "takes inputs of other shapes than these"
+    return f"no backend {what} ({why or 'none is able to'})"
 
 
 def read_baselines(saved: Path, directory: Path, target: Target | None = None) -> tuple[Baseline, ...]:

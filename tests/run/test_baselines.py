@@ -19,6 +19,7 @@ from collage_evo.genome.outcome import Outcome
 from collage_evo.graph.convert.origin import Origin
 from collage_evo.graph.convert.read import build_graph
 from collage_evo.graph.ir.graph import Graph
+from collage_evo.graph.load.open_shapes import Dimension, OpenShapes
 from collage_evo.graph.normalise.normalise import normalise
 from collage_evo.graph.prepare import SearchableModel
 from collage_evo.models.builder import Builder
@@ -27,7 +28,7 @@ from collage_evo.run.machine import Backends
 from collage_evo.run.plan import PLAN
 from collage_evo.run.publisher import Publisher
 from collage_evo.run.records import Records, Seconds
-from collage_evo.run.samples import model_file
+from collage_evo.run.samples import SHAPES, model_file
 from collage_evo.run.stages import baselines as stage
 from collage_evo.run.stages.baselines import Baselines, NormalisedBaselines, fall_back
 from collage_evo.run.stages.model import run_once
@@ -117,6 +118,16 @@ def test_who_cannot_be_checked_is_not_measured_and_no_other_run_decided_that(tmp
     recorded = read_baselines(tmp_path / stage.RECORDED, tmp_path / stage.ARTIFACTS)
     failed = {one.outcome.failure for one in recorded if one.backend == "openvino"}
     assert failed == {Failure(Fault.KNOWN, UNCHECKED)}
+
+
+def test_a_library_that_refuses_no_shapes_needs_one_that_does(tmp_path: Path) -> None:
+    onnx.save(chain(1), tmp_path / "m.onnx")
+    run = fake_run(tmp_path, FakeMachine(lambda job: FAR), **{"model.source": str(tmp_path / "m.onnx")})
+    model = run_once(run.config, model_file(run.config), ())
+    run.store.put(SHAPES, OpenShapes({"x": (Dimension(1, 8, "rows"),)}))
+    with pytest.raises(UnavailableError, match=r"first request .*given up.* OpenVINO needs: run without it"):
+        fall_back(run, model, Backends(map(get_backend, ("openvino", "tvm"))))
+    assert fall_back(run, model, Backends((get_backend("onnxruntime"),))).fallback is None
 
 
 @pytest.mark.parametrize(("recorded", "again"), [("onnxruntime", False), ("openvino", True)])

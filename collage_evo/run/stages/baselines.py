@@ -21,6 +21,7 @@ from collage_evo.backends.base import UNCHECKED
 from collage_evo.backends.capabilities import closed_reason, refuses_shapes
 from collage_evo.backends.registry import get_backend
 from collage_evo.backends.select import whole_variants
+from collage_evo.errors import UnavailableError
 from collage_evo.files import Stored
 from collage_evo.genome.cost_model import Engine
 from collage_evo.genome.failure import Failure, Fault
@@ -146,10 +147,14 @@ def _report_baseline(run: RunContext, baseline: Baseline) -> None:
 
 
 def fall_back(run: RunContext, model: PreparedModel, backends: Backends) -> Delivery:
-    """Common parts of every answer of this run: the file's declarations, and the fallback for any other shapes."""
+    """Common parts of every answer of this run: the file's declarations, and the fallback for any other shapes.
+
+    Raises:
+        UnavailableError: a library that takes part refuses no shapes, and none that does could be the fallback.
+    """
     signature = signature_of(model.dynamic or model.original, model.declared)
-    proves = run.open_shapes and any(not closed_reason(one) and not refuses_shapes(one) for one in backends)
-    if model.dynamic is None and not proves:
+    unsure = [one for one in backends if run.open_shapes and not (closed_reason(one) or refuses_shapes(one))]
+    if model.dynamic is None and not unsure:
         return Delivery(run.directory, run.target, signature, None)
     saved, directory = run.directory / FALLBACKS, run.directory / FALLBACK_ARTIFACTS
     fallbacks = read_baselines(saved, directory, run.setting.target)
@@ -158,7 +163,10 @@ def fall_back(run: RunContext, model: PreparedModel, backends: Backends) -> Deli
             fallbacks = measure_fallbacks(backends, directory, run.machine)
         write_baselines(saved, fallbacks)
     best = best_fallback([fallbacks])
-    run.reporter.log(describe_fallback(fallbacks, best, first=model.dynamic is None))
+    described = describe_fallback(fallbacks, best, first=model.dynamic is None)
+    if unsure and best is None:  # no session would load an answer with its pieces
+        raise UnavailableError(f"{described}, as {unsure[0].title} needs: run without it (backends.use)")
+    run.reporter.log(described)
     return Delivery(run.directory, run.target, signature, best.artifact if best else None)
 
 
