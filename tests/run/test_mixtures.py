@@ -90,6 +90,12 @@ def test_there_are_none_without_a_bound_or_where_float32_alone_keeps_it(run: Run
     assert with_mixtures_for_budget(run, SPACE, before, BASELINES, budget, {}) is before
 
 
+def test_there_are_none_after_a_search_that_had_no_time_for_a_placement(run: RunContext) -> None:
+    state = new_state(0, {Objective.ERROR: math.inf})
+    before = SearchRecord((), state)
+    assert with_mixtures_for_budget(run, SPACE, before, BASELINES, 4.0, {}) is before
+
+
 def test_early_mixtures_are_recorded_with_what_the_search_needs_of_them(tmp_path: Path) -> None:
     (fast, slow), far = (engine_placement(SPACE, engine) for engine in (LOW, FLOAT32)), Failure(Fault.HANG)
     found = EarlyMixtures("key", (Mixture(fast, FLOAT32, Outcome(5.0)), Mixture(slow, FLOAT32, Outcome.unfit(far))))

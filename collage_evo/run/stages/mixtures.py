@@ -115,7 +115,7 @@ def with_mixtures_for_budget(
 
     ``baseline_ms``: ms of the whole model on engines that ran it.
     """
-    if not space.terms or not 0.0 < budget < math.inf:
+    if not space.terms or not record.evaluated or not 0.0 < budget < math.inf:
         return record
     likely = mixtures_for_budget(space, *_measured(record, space), baseline_ms, budget)
     if not likely:
