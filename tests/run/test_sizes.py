@@ -159,7 +159,26 @@ def test_contestants_that_do_not_fit_into_memory_together_are_loaded_one_at_a_ti
     assert found.table.times[-1].ms == pytest.approx({ANSWER: 52.2, NAMES[ORT]: 52.2, NAMES[OPENVINO]: 52.2})
 
 
-def test_one_that_fails_at_a_size_is_named(tmp_path: Path) -> None:
-    paces = {"placement/0": lambda n: 0.0 if n > 256 else 1.0, ORT: linear}
-    with pytest.raises(InputError, match=r"placement/0 at one of the sizes: .*SIGSEGV"):
-        by_size(tmp_path, paces, "placement/0")
+def test_a_placement_that_fails_at_a_size_is_not_the_answer(tmp_path: Path) -> None:
+    paces = {
+        "placement/0": lambda n: 0.0 if n > 256 else 1.0,
+        "placement/1": lambda n: 0.0 if n > 256 else 2.0 * linear(n),
+        "placement/2": lambda n: 2.0 * linear(n),
+        ORT: linear,
+    }
+    found = by_size(tmp_path, paces, "placement/0")
+    assert set(found.slow) == {"placement/0"}
+    assert found.slow["placement/0"].startswith("failed at length 512: crash: killed by SIGSEGV")
+    found = by_size(tmp_path, paces, "placement/2")
+    assert found.slow["placement/1"].startswith("failed at length 512")
+    assert found.slow["placement/2"].endswith("ONNX Runtime in float32 is 2.00 times as fast")
+
+
+def test_a_library_that_fails_at_a_size_is_no_rival_and_is_named_if_it_is_the_answer(tmp_path: Path) -> None:
+    paces: dict[str, Pace] = {"placement/0": linear, ORT: lambda n: 0.0 if n > 256 else linear(n)}
+    found = by_size(tmp_path, paces, "placement/0")
+    assert found.table is not None
+    assert [*found.table.times[-1].ms] == [ANSWER]
+    assert not found.slow
+    with pytest.raises(InputError, match=r"onnxruntime/default failed at length 512: .*SIGSEGV"):
+        by_size(tmp_path, {ORT: paces[ORT]}, ORT)

@@ -51,8 +51,9 @@ Times = Mapping[str, Sequence[float]]
 class BySize:
     """Latencies by size of the winner of a race and of libraries; None where sizes are fixed.
 
-    ``slow``: if the winner is slower than a library in float32 at some size, the reason for it, and then for each
-    other placement of the race that is slower at one of these sizes, by name: where it is slowest.
+    ``slow``: if the winner is slower than a library in float32 at some size, or fails there, the reason for it, and
+    then for each other placement of the race that is slower or fails at one of these sizes, by name: where it is
+    slowest.
     """
 
     table: LatencyBySize | None = None
@@ -72,10 +73,11 @@ def times_by_size(
 
     The libraries are those that raced, and the fastest of each in float32. Only these are rivals: what is faster in
     another precision at one size is slower in the expected latency. A second measurement, in other processes,
-    confirms that the winner is slower, and finds which ``placements`` are too.
+    confirms that the winner is slower, and finds which ``placements`` are too. The user is told of a library that
+    fails.
 
     Raises:
-        InputError: one of them failed.
+        InputError: the winner failed, and is a library in float32.
     """
     if (shapes := run.open_shapes) is None:
         return BySize()
@@ -91,8 +93,15 @@ def times_by_size(
     places = np.linspace(0, len(every) - 1, ROWS_OF_LONG if long else ROWS, dtype=int).tolist()
     samples = [every[place] for place in dict.fromkeys(places)]
     paths = {name: one.artifact for name, one in libraries.items()}
-    times = _in_turns(run, verdict.final, {verdict.answer: artifact, **paths}, samples)
+    times, failed = _in_turns(run, verdict.final, {verdict.answer: artifact, **paths}, samples)
+    exact_winner = winner is not None and winner.exact
+    if (why := failed.pop(verdict.answer, "")) and exact_winner:
+        raise InputError(f"{verdict.answer} {why}")
+    if why:
+        return BySize(slow={verdict.answer: why})
     words = {name: format_engine(one.backend, one.variant) for name, one in libraries.items()}
+    for name, reason in failed.items():
+        run.reporter.log(f"{words[name]} is not compared by size: {reason}")
     words[verdict.answer] = ANSWER
     measured = [
         (shapes_of(sample), {words[name]: median(ms) for name, ms in one.items()})
@@ -100,28 +109,29 @@ def times_by_size(
     ]
     served = describe_open(shapes, distribution, ranges, run.config.data.source is None)
     table = LatencyBySize.of(shapes, distribution, measured, served)
-    rivals = {name: paths[name] for name, one in libraries.items() if one.exact}
+    rivals = {name: paths[name] for name, one in libraries.items() if one.exact and name not in failed}
     level = run.config.policy.race_level
     both = zip(samples, times, strict=True)
     suspects = [sample for sample, ms in both if _faster(ms, verdict.answer, rivals, level)]
-    if not suspects or (winner is not None and winner.exact):
+    if not suspects or exact_winner:
         return BySize(table)
-    again = _in_turns(run, verdict.final, {verdict.answer: artifact, **placements, **rivals}, suspects)
+    again, broken = _in_turns(run, verdict.final, {verdict.answer: artifact, **placements, **rivals}, suspects)
     what, size = size_of(shapes)
     faster = [
         (gain, name, f"at {what} {size(shapes_of(sample))} {words[library]} is {format_ratio(gain)} times as fast")
         for sample, ms in zip(suspects, again, strict=True)
-        for name in {verdict.answer, *placements}
+        for name in {verdict.answer, *placements}.intersection(ms)
         for library, gain in _faster(ms, name, rivals, level).items()
     ]
     slow = {name: reason for _, name, reason in sorted(faster)}
+    slow |= {name: reason for name, reason in broken.items() if name not in rivals}
     return BySize(table, {verdict.answer: slow[verdict.answer], **slow} if verdict.answer in slow else {})
 
 
 def _faster(ms: Times, name: str, rivals: Collection[str], level: float) -> dict[str, float]:
     """The ``rivals`` that are clearly faster than ``name`` at a size, and how many times as fast they are."""
     faster = {}
-    for rival in rivals:
+    for rival in ms.keys() & rivals:
         logs = np.log(np.divide(ms[rival], ms[name]))
         ratio = Ratio.of(logs.tolist(), 1.0 - level, shared=2 * LAYOUT**2)
         if ratio.estimate < SLOWER and ratio.high < 1.0:
@@ -131,9 +141,14 @@ def _faster(ms: Times, name: str, rivals: Collection[str], level: float) -> dict
 
 def _in_turns(
     run: RunContext, raced: Race, artifacts: Mapping[str, Path], samples: Sequence[Sample]
-) -> list[Times]:
-    """Times on each of ``samples``; each of ``artifacts`` stays loaded in a process of its own, if there is memory
-    for all. If not, by what ``raced`` took, each is loaded by itself in every round."""
+) -> tuple[list[Times], dict[str, str]]:
+    """Times on each of ``samples``; of those that failed none, but where and why.
+
+    Each of ``artifacts`` stays loaded in a process of its own, if there is memory for all. If not, by what ``raced``
+    took, each is loaded by itself in every round.
+    """
+    assert run.open_shapes is not None
+    what, size = size_of(run.open_shapes)
     files = [run.work / f"size_{place}.npz" for place in range(len(samples))]
     for file, sample in zip(files, samples, strict=True):
         write_samples(file, [sample])
@@ -141,6 +156,7 @@ def _in_turns(
     largest = max(known.values(), default=0)
     all_fit = sum(known.get(name, largest) for name in artifacts) <= run.machine.memory_bytes
     times: list[dict[str, list[float]]] = [{name: [] for name in artifacts} for _ in samples]
+    failed = dict[str, str]()
     with run.stage(Stage.SIZES), run.machine.exclusive() as fresh_process, ExitStack() as stack:
         processes, began = dict[str, Process](), time.monotonic()
         for number in range(ROUNDS):
@@ -148,15 +164,16 @@ def _in_turns(
                 break
             order = list(artifacts) if number % 2 else list(artifacts)[::-1]  # a drift affects all alike
             for together in [order] if all_fit else [[name] for name in order]:
-                for file, ms in zip(files, times, strict=True):
-                    for name in together:
+                for file, ms, sample in zip(files, times, samples, strict=True):
+                    for name in (one for one in together if one not in failed):
                         if name not in processes:
                             processes[name] = stack.enter_context(fresh_process())
                         job = SampleJob(str(artifacts[name]), str(file), number == 0 or not all_fit)
                         timed = processes[name].call(job, run.machine.timeout_s)
                         if isinstance(timed, Failure):
-                            raise InputError(f"{name} at one of the sizes: {timed}")
-                        ms[name].append(median(timed.times_ms))
-                if not all_fit:
-                    processes.pop(together[0]).close()
-    return list(times)
+                            failed[name] = f"failed at {what} {size(shapes_of(sample))}: {timed}"
+                        else:
+                            ms[name].append(median(timed.times_ms))
+                if not all_fit and (process := processes.pop(together[0], None)):
+                    process.close()
+    return [{name: ms for name, ms in one.items() if name not in failed} for one in times], failed
