@@ -121,6 +121,8 @@ def _delivered(
         speeds = None if isinstance(measured, Failure) else measured
     else:
         run.reporter.log("time was over before the final comparison ended: the answer so far stays")
+        if compiled.excluded:  # the answer so far may be one of them
+            so_far.withdraw(best_single(single))
         found, defaults = found_so_far(found, so_far.placed), ()
         verdict, held_out, answer = not_compared(run, single, found, delivery)
     compiled.remove()

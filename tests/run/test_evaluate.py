@@ -341,6 +341,22 @@ def test_an_answer_that_there_was_no_time_to_judge_is_delivered_with_a_note(
     assert UNJUDGED in found.accuracy.notes
 
 
+def test_an_answer_that_exceeds_the_budget_is_withdrawn_where_there_was_no_time_for_another(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def excludes(run: RunContext, model: PreparedModel, compiled: Any, *_: object) -> None:
+        compiled.excluded.add("placement-0")
+        raise PartIsOver
+
+    monkeypatch.setattr("collage_evo.run.final.hold_out", excludes)
+    config, run = config_of(tmp_path), tmp_path / "run"
+    found = run_in(run, start_run(run, config), plan=announcing())
+    known = read_so_far(run / BEST)
+    assert known is not None
+    assert (found.proof, found.placed, found.best_ms) == (Proof.NONE, False, known.latency_ms)
+    assert known.latency_ms > 1e-6
+
+
 @pytest.mark.parametrize(
     ("plan", "placed"),
     [

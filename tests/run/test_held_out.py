@@ -54,6 +54,7 @@ class Run:
     ) -> None:
         self.errors, self.folder, self.spare, self.raced = errors, folder, spare, list[str]()
         self.seen: list[Mapping[str, float]] = []
+        self.excluded = set[str]()
         self.ms: Mapping[str, float] = {}  # on inputs of open shapes, if there are any
         self.sleep_s = 0.0
         self.model = onnx.ModelProto()
@@ -124,8 +125,9 @@ def test_too_few_held_out_samples_are_said_with_what_to_give(judged: int, advice
 
 def test_who_breaks_it_is_out_and_the_next_is_raced_and_said(tmp_path: Path) -> None:
     dead = Failure(Fault.CRASH, "killed by SIGSEGV")
-    answer, held = Run(tmp_path, {"low": 0.02, "dead": dead, "other": 0.005, SINGLE: 1e-7}).hold_out()
-    assert answer == "other"
+    run = Run(tmp_path, {"low": 0.02, "dead": dead, "other": 0.005, SINGLE: 1e-7})
+    answer, held = run.hold_out()
+    assert (answer, run.excluded) == ("other", {"low", "dead"})
     assert held.excluded["low"].reason == "its held-out error 0.02 exceeds the budget 0.01"
     assert held.excluded["dead"].reason == f"it could not be judged on held-out samples: {dead}"
     assert held.notes == ()

@@ -27,6 +27,7 @@ class CompiledCandidates:
     Attributes:
         searched: the result of the search, with only these placements ranked.
         artifacts: of the candidates, by their names in the race.
+        excluded: names of contestants that won a race and are not the answer.
 
     Args:
         run: its limits apply.
@@ -43,6 +44,7 @@ class CompiledCandidates:
         self._run, self._all, self._levels = run, searched, levels
         self.searched = searched
         self.artifacts: dict[str, Path] = {}
+        self.excluded: set[str] = set()
 
     def compile(self, best: Outcome, answered: str = "") -> None:
         """Compile the placements of the search that may be the answer.

@@ -136,6 +136,7 @@ def hold_out(
             reason = known.slow[verdict.answer]
         else:
             excluded[verdict.answer], reason = exclusion, exclusion.reason
+        candidates.excluded.add(verdict.answer)
         run.reporter.log(f"the fastest candidate is not the answer: {reason}; the next one is compared")
         exact_only = len(excluded) >= CHANCES
         placements = {
