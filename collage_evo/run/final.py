@@ -36,6 +36,9 @@ from collage_evo.run.stages.mixtures import with_mixtures_for_budget
 from collage_evo.run.stages.samples import SAMPLES
 from collage_evo.search.evolution import checkpoint
 
+MIXTURES = 4
+"""Mixtures that are measured at most for a budget after a search. Chosen: two levels of two families."""
+
 
 def compared(
     run: RunContext,
@@ -55,7 +58,7 @@ def compared(
     Raises:
         InputError: no placement could be compiled again, no baseline survived the race, or the answer is wrong.
     """
-    compiled = CompiledCandidates(run, found, partial(with_mixtures, run, model, single))
+    compiled = CompiledCandidates(run, found, partial(with_mixtures, run, model, single, most=MIXTURES))
     best = best_single(single, run.limits.budget).outcome
     prepare = partial(compiled.compile, best, delivery.answered)
     return _delivered(run, model, single, compiled, prepare, so_far, delivery, seconds)
@@ -71,13 +74,18 @@ def compared_so_far(
     seconds: Seconds,
 ) -> Result:
     """The same, where no other placement races than the answer so far."""
-    compiled = CompiledCandidates(run, found, partial(with_mixtures, run, model, single))
+    compiled = CompiledCandidates(run, found, partial(with_mixtures, run, model, single, most=MIXTURES))
     prepare = partial(compiled.keep, so_far.placed, delivery.best)
     return _delivered(run, model, single, compiled, prepare, so_far, delivery, seconds)
 
 
 def with_mixtures(
-    run: RunContext, model: PreparedModel, single: Baselines, searched: Searched, budget: float
+    run: RunContext,
+    model: PreparedModel,
+    single: Baselines,
+    searched: Searched,
+    budget: float,
+    most: int | None = None,
 ) -> Searched:
     """``searched``, and mixtures for ``budget``, measured now and saved in the checkpoint.
 
@@ -87,9 +95,10 @@ def with_mixtures(
         single: the single backends.
         searched: earlier measurements.
         budget: the largest error of mixtures on samples of the search.
+        most: number of mixtures at most, the likeliest ones; None for all.
     """
     space, baseline_ms = searched.costs.space, searched.baseline_ms
-    record = with_mixtures_for_budget(run, space, searched.record, single, budget, baseline_ms)
+    record = with_mixtures_for_budget(run, space, searched.record, single, budget, baseline_ms, most)
     if record is not searched.record:
         fingerprint = fingerprint_of(run, space, model)
         saved = checkpoint.load(run.directory, fingerprint)

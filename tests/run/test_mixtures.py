@@ -70,6 +70,8 @@ def test_mixtures_for_another_budget_join_what_the_search_measured(run: RunConte
     before = searched()
     after = with_mixtures_for_budget(run, SPACE, before, BASELINES, 4.0, {})
     assert [one.kind for one in after.evaluated.values()] == [SINGLE, SINGLE, MIXTURE, MIXTURE]
+    first = with_mixtures_for_budget(run, SPACE, before, BASELINES, 4.0, {}, most=1)
+    assert [*first.evaluated] == [*after.evaluated][:3]
     assert {one.outcome.error for key, one in after.evaluated.items() if key not in before.evaluated} == {1.5}
     assert {placement.key for placement in after.ranked} == after.evaluated.keys()
     assert len(before.evaluated) == 2, "what was found before is as it was"

@@ -47,7 +47,8 @@ class CompiledCandidates:
         self.excluded: set[str] = set()
 
     def compile(self, best: Outcome, answered: str = "") -> None:
-        """Compile the placements of the search that may be the answer.
+        """Compile the placements of the search that may be the answer; before, measure mixtures that spend the budget
+        if the fastest one leaves ``ROOM`` there.
 
         Args:
             best: the best single backend; placements that cannot be faster do not race.

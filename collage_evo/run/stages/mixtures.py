@@ -6,6 +6,7 @@ import math
 import time
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
+from itertools import islice
 
 from collage_evo.answer.baselines import Baseline
 from collage_evo.costs.matches import cost_ms
@@ -110,14 +111,15 @@ def with_mixtures_for_budget(
     baselines: Sequence[Baseline],
     budget: float,
     baseline_ms: Mapping[Engine, float],
+    most: int | None = None,
 ) -> SearchRecord:
     """``record``, and mixtures that may be faster than everything in it within ``budget``, measured now.
 
-    ``baseline_ms``: ms of the whole model on engines that ran it.
+    ``baseline_ms``: ms of the whole model on engines that ran it; ``most``: number of mixtures at most.
     """
     if not space.terms or not record.evaluated or not 0.0 < budget < math.inf:
         return record
-    likely = mixtures_for_budget(space, *_measured(record, space), baseline_ms, budget)
+    likely = dict(islice(mixtures_for_budget(space, *_measured(record, space), baseline_ms, budget).items(), most))
     if not likely:
         return record
     reference = decode(next(iter(record.evaluated.values())).genome, space)
