@@ -285,6 +285,10 @@ def test_another_mixture_is_measured_of_families_that_may_win(
     assert unsettled(found, (FAMILY, OTHER), BASELINE_MS, {Objective.ERROR: 0.02}) == families
 
 
+def test_a_mixture_is_not_tried_if_it_hardly_gains_on_its_own_family_whatever_another_takes() -> None:
+    assert FAMILY in likeliest_mixtures(mixed_space(BOTH), {FAMILY: 10.0, OTHER: 7.0}, 0.03, FIRST[:1]).values()
+
+
 @pytest.mark.parametrize(
     ("error", "ms", "enough"),
     [
