@@ -36,7 +36,8 @@ class TimeIsOver(BaseException):
 
 
 class PartIsOver(TimeIsOver):
-    """The same before the deadline, as what is left is for something else."""
+    """The same before the deadline, as what is left is for something else: of the part that ends at its argument, by
+    default the innermost."""
 
 
 def raise_time_is_over() -> NoReturn:
@@ -114,18 +115,16 @@ def deadline(
 def in_time(make: Callable[[], T], leaving_s: float) -> T | None:
     """The value of ``make``; None if only so many seconds were left before it had one. Inside of it,
     :func:`seconds_left` are those until then. Without a deadline nothing ends it."""
-    if math.isinf(seconds_left()):
-        return make()
-    mine = PartIsOver()
+    end_at = _END.get() - leaving_s
 
     def end() -> NoReturn:
-        raise mine
+        raise PartIsOver(end_at)
 
     try:
-        with _ending(_END.get() - leaving_s, end):
+        with _ending(end_at, end) if math.isfinite(end_at) else contextlib.nullcontext():
             return make()
     except PartIsOver as over:
-        if over is not mine:  # but of what this is a part of
+        if over.args not in ((), (end_at,)):  # but of what this is a part of
             raise
         return None
 
