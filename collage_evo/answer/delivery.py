@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import shutil
-from collections.abc import Callable, Mapping
-from dataclasses import dataclass, replace
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
@@ -12,7 +12,7 @@ from collage_evo.answer.so_far import SO_FAR
 from collage_evo.backends.base import Target
 from collage_evo.hardware.processor import level
 from collage_evo.runtime.artifact import read_artifact, write_artifact
-from collage_evo.runtime.manifest import BEST, HELD
+from collage_evo.runtime.manifest import BEST, HELD, LEAST
 from collage_evo.runtime.package import MODEL as MODEL
 from collage_evo.runtime.runner import needs_proof
 from collage_evo.runtime.signature import Signature
@@ -33,13 +33,15 @@ class Delivery:
 
     ``signature`` declares the inputs and outputs of the user's own file; ``fallback`` is the artifact of its open
     form, for inputs of any other shapes, None for a model that is static or that no backend takes with open shapes.
-    An answer for inputs of many shapes has it only if its own pieces do not refuse shapes.
+    An answer for inputs of many shapes has it only if its own pieces do not refuse shapes. It then serves requests
+    below the ``least`` shapes, by input, on which pieces were checked.
     """
 
     directory: Path
     target: Target
     signature: Signature
     fallback: Path | None
+    least: Mapping[str, Sequence[int]] = field(default_factory=dict)
 
     @property
     def best(self) -> Path:
@@ -65,7 +67,7 @@ class Delivery:
         ``check`` is called with the new artifact's path before it takes its place.
         """
         parts = [profile for artifact in measured for profile in read_artifact(artifact).profiles]
-        held = {HELD: level()} if level() else {}
+        held = {**({HELD: level()} if level() else {}), **({LEAST: self.least} if self.least else {})}
         dropped = {SO_FAR} if info else set()
         infos = [{key: value for key, value in one.info.items() if key not in dropped} for one in parts]
         profiles = [

@@ -26,6 +26,7 @@ from collage_evo.runtime.checked import check_file
 from collage_evo.runtime.fit import require_fit_for
 from collage_evo.runtime.manifest import (
     BORDER,
+    LEAST,
     MANIFEST,
     SCHEMA,
     Artifact,
@@ -224,7 +225,8 @@ def load_artifact(directory: Path, strict: bool = False, proven: bool = False) -
     if guarded and not artifact.fallback and not proven:
         raise InputError(f"{directory} has no fallback to refuse shapes with: load best.collage of its run")
     fallback = None if guarded and proven else artifact.fallback
-    session = Session(programs, artifact.target, artifact.signature, fallback)
+    least = artifact.profiles[0].info.get(LEAST, {})
+    session = Session(programs, artifact.target, artifact.signature, fallback, least=least)
     session.selected = selected if selected.name else None
     return session
 

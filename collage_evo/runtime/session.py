@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import contextlib
+import operator
 import threading
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from types import MappingProxyType
 from typing import Any
 
 import numpy as np
@@ -46,8 +48,9 @@ class Session(contextlib.AbstractContextManager["Session"]):
     for each thread that should run at the same time. After ``close`` it cannot run.
 
     Some libraries do not refuse shapes that the model cannot take. Of a program with such pieces for inputs of open
-    shapes, the fallback runs the first request of each shape, and raises for one that it cannot take. Without a
-    fallback the caller has to know that the model takes the shapes.
+    shapes, the fallback runs the first request of each shape, and raises for one that it cannot take. It runs all
+    with a size below ``least``: where a window is larger than its input, such libraries leave the output of another
+    run. Without a fallback the caller has to know that the model takes the shapes.
 
     Args:
         programs: one for each profile, with equal names of inputs and outputs.
@@ -55,6 +58,7 @@ class Session(contextlib.AbstractContextManager["Session"]):
         signature: of the model's own file; by default that of the programs.
         fallback: a program that takes shapes of no profile.
         load: returns the programs' pieces, for callers that cache them; by default their backends load them.
+        least: shapes by input that programs for open shapes were checked on.
     """
 
     def __init__(
@@ -64,6 +68,7 @@ class Session(contextlib.AbstractContextManager["Session"]):
         signature: Signature | None = None,
         fallback: Program | None = None,
         load: Loader | None = None,
+        least: Mapping[str, Sequence[int]] = MappingProxyType({}),
     ) -> None:
         first = programs[0]
         self._programs = (*programs, *([fallback] if fallback else []))
@@ -82,6 +87,7 @@ class Session(contextlib.AbstractContextManager["Session"]):
         settle_pools((piece.backend for program in programs for piece in program.pieces), target)
         self._runners = {program.shapes: runner_of(program, target, self._signature, load) for program in programs}
         self._fallback = fallback.late if fallback else None
+        self._least = [least.get(name, [1] * len(tensor.shape)) for name, tensor in self._tensors.items()]
         self._open: Runner | None = None
         self._current = next(iter(self._runners.values()))
         self._only = self._current if fallback is None and len(self._runners) == 1 else None
@@ -243,7 +249,7 @@ class Session(contextlib.AbstractContextManager["Session"]):
             runner = self._runner(values)
             runner.takes.require(values)
             if runner.needs_proof and self._fallback:
-                if kinds and all(value.size for value in values.values()):  # what is empty stays with the fallback
+                if kinds and all(map(_reaches, values.values(), self._least)):
                     self._unproven = kinds, runner
                 runner = self._loaded_fallback()
             elif kinds:
@@ -393,6 +399,11 @@ class Session(contextlib.AbstractContextManager["Session"]):
             assert self._fallback is not None
             self._open = runner_of(self._fallback, self._target, self._signature)
         return self._open
+
+
+def _reaches(value: np.ndarray, least: Sequence[int]) -> bool:
+    """Whether no size of ``value`` is below that in ``least``."""
+    return all(map(operator.ge, value.shape, least))
 
 
 def _provider(piece: Piece) -> str:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shutil
 from dataclasses import replace
 from pathlib import Path
 
@@ -128,6 +129,11 @@ def test_a_library_that_refuses_no_shapes_needs_one_that_does(tmp_path: Path) ->
     with pytest.raises(UnavailableError, match=r"first request .*given up.* OpenVINO needs: run without it"):
         fall_back(run, model, Backends(map(get_backend, ("openvino", "tvm"))))
     assert fall_back(run, model, Backends((get_backend("onnxruntime"),))).fallback is None
+    run = fake_run(tmp_path, FakeMachine(lambda job: Measured((1.0,), 0.0, 0.0)))
+    shutil.rmtree(tmp_path / stage.FALLBACK_ARTIFACTS, ignore_errors=True)
+    (tmp_path / stage.FALLBACKS).unlink()
+    x = {name: list(value.shape) for name, value in model.references[0][0].items()}
+    assert fall_back(run, model, Backends(map(get_backend, ("openvino", "onnxruntime")))).least == x
 
 
 @pytest.mark.parametrize(("recorded", "again"), [("onnxruntime", False), ("openvino", True)])

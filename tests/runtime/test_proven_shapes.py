@@ -9,6 +9,7 @@ import onnx
 import pytest
 from onnx import TensorProto
 
+from collage_evo.answer.delivery import Delivery
 from collage_evo.backends.base import BuildFailure
 from collage_evo.backends.enumerate import supported_nodes
 from collage_evo.backends.registry import get_backend
@@ -24,6 +25,7 @@ from collage_evo.patterns.match import Placement, Region
 from collage_evo.runtime.artifact import Profile, load_artifact, write_artifact
 from collage_evo.runtime.program import Program
 from collage_evo.runtime.session import Session
+from collage_evo.runtime.signature import signature_of
 from tests.graph.test_open_models import MODELS, OTHERS, SEEN, Net, feeds
 from tests.runtime.helpers import TARGET, whole
 from tests.support.models import parse_graph
@@ -156,6 +158,23 @@ def test_open_shapes_of_which_no_run_says_what_they_follow_are_no_openvino_piece
     assert isinstance(refused, BuildFailure)
     assert refused.declined
     assert "shapes in x may depend on values" in refused.reason
+
+
+def test_a_shape_below_the_least_checked_stays_with_the_fallback(tmp_path: Path) -> None:
+    model = parse_graph("g (float[n, 8, h, w] x) => (float[n, 8, a, b] y) { y = MaxPool<kernel_shape=[2,2]>(x) }")
+    image = {size: {"x": np.random.default_rng(size).random((1, 8, size, size), np.float32)} for size in (1, 4, 6, 9)}
+    found = prepared(model, tmp_path, [image[4], image[6]])
+    for backend in ("openvino", "onnxruntime"):
+        program = whole(found.original, tmp_path / "cache", backend)
+        write_artifact(tmp_path / f"{backend}.collage", [Profile(program)], TARGET)
+    fallback, least = tmp_path / "onnxruntime.collage", {"x": [1, 8, 4, 4]}
+    delivery = Delivery(tmp_path, TARGET, signature_of(model), fallback, least)
+    reference, ran = Reference(model, 1), list[str]()
+    with load_artifact(delivery.put(tmp_path / "openvino.collage")) as session:
+        for size in (9, 9, 1, 1, 4, 4):
+            np.testing.assert_array_equal(session.run(None, image[size])[0], reference.run(image[size])[0])
+            ran.append(session.program.pieces[0].backend)
+    assert ran == ["onnxruntime", "openvino", "onnxruntime", "onnxruntime", "onnxruntime", "openvino"]
 
 
 def test_an_artifact_without_the_fallback_is_not_served(tmp_path: Path, programs: tuple[Program, Program]) -> None:

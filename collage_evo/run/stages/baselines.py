@@ -6,6 +6,8 @@ import math
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 
+import numpy as np
+
 from collage_evo.answer import baselines
 from collage_evo.answer.baselines import (
     Baseline,
@@ -167,7 +169,11 @@ def fall_back(run: RunContext, model: PreparedModel, backends: Backends) -> Deli
     if unsure and best is None:  # no session would load an answer with its pieces
         raise UnavailableError(f"{described}, as {unsure[0].title} needs: run without it (backends.use)")
     run.reporter.log(described)
-    return Delivery(run.directory, run.target, signature, best.artifact if best else None)
+    least = dict[str, list[int]]()
+    if unsure:
+        smallest = min((feeds for feeds, _ in model.references), key=lambda feeds: sum(map(np.size, feeds.values())))
+        least = {name: list(np.shape(value)) for name, value in smallest.items()}
+    return Delivery(run.directory, run.target, signature, best.artifact if best else None, least)
 
 
 def on_normalised(ms: dict[str, float] | None, baselines: Baselines) -> NormalisedBaselines:
