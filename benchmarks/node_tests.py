@@ -28,12 +28,13 @@ from corpus.ask import general
 from corpus.nodes import computed
 from onnx import TensorProto, numpy_helper
 
-from collage_evo.backends.base import BuildFailure, Target
+from collage_evo.backends.base import Target
 from collage_evo.backends.registry import get_backend, probe_all
 from collage_evo.backends.variants import Arithmetic
 from collage_evo.errors import CollageError, one_line
 from collage_evo.fitness.compile.cache import PieceCache
 from collage_evo.fitness.compile.compiler import Compiler
+from collage_evo.genome.failure import Failed
 from collage_evo.graph.convert.read import build_graph
 from collage_evo.graph.normalise.normalise import normalise
 from collage_evo.graph.reference.distance import relative_error
@@ -152,9 +153,10 @@ def judge(case: Case, backend: str, folder: Path) -> Iterator[Outcome]:
     compiler = Compiler(Target(), PieceCache(folder, 2**30))
     for variant in get_backend(backend).variants_of(graph, graph.all_nodes):
         name = f"{case.name} ({variant.name})"
-        program = compiler.placement(graph, Placement((Region(graph.all_nodes, backend, variant.name),)))
-        if isinstance(program, BuildFailure):
-            yield Outcome(backend, name, "declined", f"build: {program.reason}")
+        try:
+            program = compiler.placement(graph, Placement((Region(graph.all_nodes, backend, variant.name),)))
+        except Failed as failed:
+            yield Outcome(backend, name, "declined", str(failed))
             continue
         with Session([program], Target()) as session:
             made = session.run(list(case.wanted), case.feeds)

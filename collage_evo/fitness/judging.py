@@ -20,7 +20,7 @@ from collage_evo.backends.select import exact_arithmetic
 from collage_evo.errors import InputError
 from collage_evo.fitness.jobs import Setting
 from collage_evo.fitness.references import Reference, read_references
-from collage_evo.genome.failure import Failure, Fault
+from collage_evo.genome.failure import Failed, Failure, Fault
 from collage_evo.graph.check.edges import DECIDED
 from collage_evo.graph.check.nonfinite import lost
 from collage_evo.graph.ir.values import identical, plain
@@ -55,6 +55,8 @@ class Estimate:
 
 class Judge:
     """Compares outputs with references by the rules of one run. Samples and metric are loaded when first needed.
+
+    What breaks a rule raises :class:`Failed`.
 
     ``wall`` and ``processor`` are clocks in seconds: of the world, and of what this process used.
     """
@@ -108,52 +110,51 @@ class Judge:
         """The largest relative error after many runs, if ``first`` was the error of the first one."""
         return self._limits.tolerance if exact else max(self._limits.tolerance, LATE_ERROR * first.relative)
 
-    def check(self, session: Session, references: Sequence[Reference], exact: bool) -> Error | Failure:
-        """The largest errors over ``references``; or why the session fails."""
+    def check(self, session: Session, references: Sequence[Reference], exact: bool, when: str = "") -> Error:
+        """The largest errors over ``references``; ``when`` a failure occurs ends its message."""
         worst = Error(0.0, 0.0)
         for feeds, expected in references:
             error = self._apart(plain(session.run(list(expected), feeds)), expected, exact)
             worst = Error(max(worst.relative, error.relative), max(worst.max_abs, error.max_abs))
-            if failure := self.fault(session, feeds, error, self.whole_bound(exact)):
-                return failure
+            self.accept(session, feeds, error, self.whole_bound(exact), when)
         return worst
 
-    def wrong_at_edges(self, session: Session, exact: bool) -> Failure | None:
-        """The failure of float32 results for inputs that random ones hardly reach; lower precisions lose more
-        there."""
+    def check_edges(self, session: Session, exact: bool) -> None:
+        """Check float32 results for inputs that random ones hardly reach; lower precisions lose more there."""
         for feeds, expected in self._edges if exact else ():
             outputs = plain(session.run(list(expected), feeds))
             # In these samples rounding decides nothing, so it excuses no more than moved the outputs there.
             error, bound = self._apart(outputs, expected, exact, {}), ROOM * DECIDED
-            if failure := self.fault(session, feeds, error, max(self.whole_bound(exact), bound)):
-                return failure.noting("for ties, large or tiny numbers as inputs")
-        return None
+            when = ", for ties, large or tiny numbers as inputs"
+            self.accept(session, feeds, error, max(self.whole_bound(exact), bound), when)
 
-    def lost(self, session: Session, references: Sequence[Reference] | None = None) -> Failure | None:
-        """The failure where NaN and infinity must be preserved: of the whole model, or on ``references``."""
+    def keep_nonfinite(self, session: Session, references: Sequence[Reference] | None = None) -> None:
+        """Check that NaN and infinity stay where they must: of the whole model, or on ``references``."""
         if not self._setting.keeps_nonfinite:
-            return None
+            return
         for feeds, expected in self._nonfinite if references is None else references:
             if lost(plain(session.run(list(expected), feeds)), list(expected.values())):
-                return Failure(Fault.NOT_FINITE, "NaN or infinity in its inputs gets lost: verify.nonfinite is kept")
-        return None
+                lossy = "NaN or infinity in its inputs gets lost: verify.nonfinite is kept"
+                raise Failed(Failure(Fault.NOT_FINITE, lossy))
 
-    def check_last(self, session: Session, reference: Reference, exact: bool, first: Error) -> Failure | None:
-        """The failure of the last of many runs, on inputs for which the first run had the error ``first``."""
+    def check_last(self, session: Session, reference: Reference, exact: bool, first: Error, runs: int) -> None:
+        """Check the last of many ``runs``, on inputs for which the first one had the error ``first``."""
         feeds, expected = reference
         last = self._apart([plain(session.read(name)) for name in expected], expected, exact)
-        return self.fault(session, feeds, last, self.late_bound(exact, first))
+        self.accept(session, feeds, last, self.late_bound(exact, first), f" (after {runs} runs)")
 
-    def fault(self, session: Session, feeds: Mapping[str, Any], error: Error, bound: float) -> Failure | None:
-        """The failure of the run with this ``error``; None if it passes."""
+    def accept(
+        self, session: Session, feeds: Mapping[str, Any], error: Error, bound: float, when: str = ""
+    ) -> None:
+        """Raise Failed if the run with this ``error`` is wrong; ``when`` it is ends the message."""
         if not math.isfinite(error.relative) and math.isfinite(bound):
-            return Failure(Fault.NOT_FINITE, "outputs are not finite, or of another shape", error.relative)
-        elif error.relative > bound:
-            return Failure(Fault.WRONG_NUMBERS, f"relative error {error.relative:.2g}", error.relative)
+            unlike = f"outputs are not finite, or of another shape{when}"
+            raise Failed(Failure(Fault.NOT_FINITE, unlike, error.relative))
+        if error.relative > bound:
+            raise Failed(Failure(Fault.WRONG_NUMBERS, f"relative error {error.relative:.2g}{when}", error.relative))
         for name, array in feeds.items():
             if not all(identical(copy, array) for copy in session.copies(name)):
-                return Failure(Fault.OVERWRITTEN_INPUT, name, error.relative)
-        return None
+                raise Failed(Failure(Fault.OVERWRITTEN_INPUT, f"{name}{when}", error.relative))
 
     def _apart(
         self,
@@ -178,40 +179,37 @@ class Judge:
 
     def over_samples(
         self, session: Session, exact: bool, most: int | None = None, known: Pairs = ()
-    ) -> float | Failure | None:
+    ) -> float | None:
         """The error that the budget bounds, over the samples of the search; None where no budget applies.
 
         A session in float32 that passed its check against the references needs no more, unless there is a metric.
         ``most`` samples, always the first ones, give an estimate. ``known``: the first few, with their outputs.
         """
         pairs = self._outputs(session, exact, most, known)
-        if pairs is None or isinstance(pairs, Failure):
-            return pairs
+        if pairs is None:
+            return None
         # a part of the samples has a score of its own
-        error = self._error(pairs, self._reference_score if most is None else None)
-        return self._refused(error, exact) or error
+        return self._accepted(self._error(pairs, self._reference_score if most is None else None), exact)
 
-    def estimate(self, session: Session, exact: bool) -> Estimate | Failure | None:
+    def estimate(self, session: Session, exact: bool) -> Estimate | None:
         """An estimate of that from few samples; None for a metric, which few samples cannot estimate."""
         pairs = None if self._setting.metric else self._outputs(session, exact, FEW)
-        if pairs is None or isinstance(pairs, Failure):
-            return pairs
+        if pairs is None:
+            return None
         error = least = self._error(pairs)
         if self._setting.over == "all" and len(pairs) > 1:
             least = min(self._error([*pairs[:left_out], *pairs[left_out + 1 :]]) for left_out in range(len(pairs)))
-        return self._refused(least, exact) or Estimate(error, least, pairs)
+        return Estimate(error, self._accepted(least, exact), pairs)
 
     def promising(self, estimate: Estimate) -> bool:
         """Whether all samples may keep the budget, given ``estimate`` from few; False if these were all samples."""
         return len(self.samples) > FEW and estimate.least <= LARGE_ERROR.number * self._limits.budget
 
-    def settled(self, estimate: Estimate, exact: bool) -> float | Failure:
+    def settled(self, estimate: Estimate, exact: bool) -> float:
         """The error that counts if no samples beyond those of ``estimate`` are used."""
-        return self._refused(estimate.error, exact) or estimate.error
+        return self._accepted(estimate.error, exact)
 
-    def _outputs(
-        self, session: Session, exact: bool, most: int | None, known: Pairs = ()
-    ) -> Pairs | Failure | None:
+    def _outputs(self, session: Session, exact: bool, most: int | None, known: Pairs = ()) -> Pairs | None:
         """Outputs of ``session`` for the first ``most`` samples; None where no budget applies."""
         if not self._limits.front or (exact and not self._setting.metric):
             return None
@@ -219,20 +217,20 @@ class Judge:
             clock = self._wall if self._setting.target.accelerated else ActiveClock(self._wall, self._processor)
             more = _run(session, self.samples[len(known) : most], SLOW_JUDGING.number, clock)
         except TimeoutError as late:
-            return Failure(Fault.FAR_BEHIND, str(late), rule=SLOW_JUDGING.name)
+            raise Failed(Failure(Fault.FAR_BEHIND, str(late), rule=SLOW_JUDGING.name)) from late
         return [*known, *more]
 
     def _error(self, pairs: Pairs, reference: float | None = None) -> float:
         return max(0.0, judge(pairs, self.metric, self._setting.over, reference))
 
-    def _refused(self, error: float, exact: bool) -> Failure | None:
-        """The failure for an error that no answer could have."""
+    def _accepted(self, error: float, exact: bool) -> float:
+        """``error``, which some answer could have."""
         if exact or error <= self._limits.measured:
-            return None
+            return error
         detail = f"the metric drops by {error:.3g}" if self._setting.metric else f"relative error {error:.2g}"
-        return Failure(Fault.WRONG_NUMBERS, detail, error)
+        raise Failed(Failure(Fault.WRONG_NUMBERS, detail, error))
 
-    def roughly(self, session: Session, exact: bool) -> float | Failure | None:
+    def roughly(self, session: Session, exact: bool) -> float | None:
         """The drop of a metric over a part of the samples; None where all samples are needed.
 
         They are needed where the drop over the part would fail the session, or there is no metric.
@@ -240,10 +238,13 @@ class Judge:
         if not self._setting.metric:
             return None
         try:
-            dropped = self.over_samples(session, exact, len(self.samples) // PART)
+            return self.over_samples(session, exact, len(self.samples) // PART)
         except InputError:  # a metric may need many samples, or one of each class
             return None
-        return None if isinstance(dropped, Failure) and dropped.fault is Fault.WRONG_NUMBERS else dropped
+        except Failed as failed:
+            if failed.failure.fault is not Fault.WRONG_NUMBERS:
+                raise
+            return None
 
     def closely(self, session: Session, samples: Path) -> Judgement:
         """The error of ``session`` over the samples in a file, with an interval."""

@@ -28,7 +28,6 @@ from collage_evo.fitness.jobs import (
 )
 from collage_evo.fitness.timing import SingleSession, sample_batch, throttled, time_call_ms
 from collage_evo.fitness.worker_context import WorkerContext
-from collage_evo.genome.failure import Failure
 from collage_evo.hardware.memory import PeakMemory
 from collage_evo.runtime.artifact import load_artifact
 from collage_evo.runtime.crowd import Crowd
@@ -89,7 +88,7 @@ class OpenArtifacts:
         self._context = context
         self._opened: dict[str, OpenArtifact] = {}
 
-    def open(self, job: OpenJob) -> Opened | Failure:
+    def open(self, job: OpenJob) -> Opened:
         """Open an artifact in place of all others, and check it against every reference."""
         references = self._context.references  # read now: they are not part of what serving takes
         judge, artifact = self._context.judge, Path(job.artifact)
@@ -103,10 +102,8 @@ class OpenArtifacts:
         peak_bytes = peak.bytes
         exact = computes_exactly(artifact)
         error = judge.check(session, references, exact)
-        if isinstance(error, Failure):
-            return error
-        if failure := judge.wrong_at_edges(session, exact and job.edges) or judge.lost(session):
-            return failure
+        judge.check_edges(session, exact and job.edges)
+        judge.keep_nonfinite(session)
         return Opened(error.relative, error.max_abs, load_ms, peak_bytes, session.notes)
 
     def time(self, job: TimeJob) -> Timed:

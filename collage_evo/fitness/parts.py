@@ -10,7 +10,6 @@ from typing import Any
 import numpy as np
 import onnx
 
-from collage_evo.backends.base import BuildFailure
 from collage_evo.backends.profiled import HasProfiler
 from collage_evo.backends.registry import get_backend
 from collage_evo.backends.select import exact_arithmetic
@@ -19,8 +18,7 @@ from collage_evo.fitness.jobs import CostJob, KernelsJob, KernelTimes, Measured
 from collage_evo.fitness.kernels import kernels_of
 from collage_evo.fitness.references import nonfinite_references, read_recorded
 from collage_evo.fitness.timing import region_timer, timeout_s, warm_timer, watchdog
-from collage_evo.fitness.worker_context import WorkerContext, unbuilt
-from collage_evo.genome.failure import Failure
+from collage_evo.fitness.worker_context import WorkerContext
 from collage_evo.graph.convert.extract import extract
 from collage_evo.graph.convert.static import is_random
 from collage_evo.graph.ir.values import plain
@@ -54,13 +52,11 @@ class Parts:
     def _flush(self) -> Flush:
         return Flush(self._context.target.threads)
 
-    def cost(self, job: CostJob) -> Measured | Failure:
+    def cost(self, job: CostJob) -> Measured:
         """Check a region against its reference, and time it."""
         region, context = job.region, self._context
         context.expect_any_backend()
         program = self._program(region)
-        if isinstance(program, BuildFailure):
-            return unbuilt(program)
         model = extract(context.graph, region.nodes)
         bound = math.inf if is_random(model.graph.node) else self._judge.bound(exact_arithmetic(region))
         feeds = self._feeds(model, program)
@@ -70,8 +66,8 @@ class Parts:
             with watchdog(timeout_s(job.give_up_ms, session.clock)):
                 outputs = session.run(None, named)
             error = relative_error(plain(outputs), expected)
-            if failure := self._judge.fault(session, named, error, bound) or self._lost(session, model, feeds):
-                return failure
+            self._judge.accept(session, named, error, bound)
+            self._keep_nonfinite(session, model, feeds)
             session.feed(named)
             timer = region_timer(session, job, context.graph, named, lambda: self._flush)
             context.exclusive.acquire_exclusive()
@@ -80,17 +76,14 @@ class Parts:
             self._costs += 1
             self._contended_costs += timing.contended
             last = relative_error([plain(session.read(name)) for name in program.outputs], expected)
-            if failure := self._judge.fault(session, named, last, bound):
-                return failure.after(timing.n)
+            self._judge.accept(session, named, last, bound, f" (after {timing.n} runs)")
         return Measured(timing.times_ms, error.relative, error.max_abs, contended=timing.contended)
 
-    def kernels(self, job: KernelsJob) -> KernelTimes | Failure:
+    def kernels(self, job: KernelsJob) -> KernelTimes:
         """Profile a region's kernels with its library's profiler, and time the region without it."""
         region, context = job.region, self._context
         context.expect_any_backend()
         program = self._program(region)
-        if isinstance(program, BuildFailure):
-            return unbuilt(program)
         inputs = list(self._feeds(extract(context.graph, region.nodes), program).values())
         backend, (piece,) = get_backend(region.backend), program.pieces
         assert isinstance(backend, HasProfiler)
@@ -105,11 +98,9 @@ class Parts:
         kernels = kernels_of(context.graph, region, context.compiler.model(context.graph, region), kernel_times)
         return KernelTimes(tuple(kernels), timing.times_ms, timing.contended)
 
-    def _program(self, region: Region) -> Program | BuildFailure:
+    def _program(self, region: Region) -> Program:
         graph = self._context.graph
         piece = self._context.compiler.region(graph, region)
-        if isinstance(piece, BuildFailure):
-            return piece
         names = (*piece.inputs, *piece.outputs)
         return Program((piece,), piece.inputs, piece.outputs, {n: graph.tensors[n] for n in names})
 
@@ -121,10 +112,9 @@ class Parts:
         shapes = {inner: tensors[name].shape for inner, name in names.items() if tensors[name].varies}
         return random_inputs(model, seed=1, shapes=shapes, values=recorded)
 
-    def _lost(self, session: Session, model: onnx.ModelProto, feeds: Mapping[str, Any]) -> Failure | None:
-        """The failure of a piece, a region's ``model``, where NaN and infinity must be preserved."""
-        if not self._context.setting.keeps_nonfinite:
-            return None
-        names = (session.program.inputs, session.program.outputs)
-        references = nonfinite_references(model, feeds, names, self._context.target.threads)
-        return self._judge.lost(session, references)
+    def _keep_nonfinite(self, session: Session, model: onnx.ModelProto, feeds: Mapping[str, Any]) -> None:
+        """Raise Failed if a piece, a region's ``model``, loses NaN or infinity that must be preserved."""
+        if self._context.setting.keeps_nonfinite:
+            names = (session.program.inputs, session.program.outputs)
+            references = nonfinite_references(model, feeds, names, self._context.target.threads)
+            self._judge.keep_nonfinite(session, references)

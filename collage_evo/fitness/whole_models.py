@@ -10,7 +10,7 @@ from contextlib import nullcontext
 from functools import partial
 from pathlib import Path
 
-from collage_evo.backends.base import BuildFailure, Executable, Target
+from collage_evo.backends.base import Executable, Target
 from collage_evo.backends.registry import on_host
 from collage_evo.backends.select import arithmetic_of
 from collage_evo.backends.variants import Arithmetic
@@ -18,8 +18,7 @@ from collage_evo.fitness.jobs import FallbackJob, Measured, PlacementJob, WholeJ
 from collage_evo.fitness.judging import ActiveClock, Estimate, all_exact
 from collage_evo.fitness.reference_run import ReferenceProcess, ReferenceRun, ReferenceSession, time_against, warm_up
 from collage_evo.fitness.timing import SingleSession, timeout_s, watchdog
-from collage_evo.fitness.worker_context import WorkerContext, unbuilt
-from collage_evo.genome.failure import Failure
+from collage_evo.fitness.worker_context import WorkerContext
 from collage_evo.graph.check.edges import other_shapes
 from collage_evo.graph.load.files import read_model
 from collage_evo.graph.reference.distance import Error
@@ -47,25 +46,20 @@ class WholeModels:
         self._reference_run: tuple[str, ReferenceRun] | None = None
         self._loaded_pieces = LoadedPieceCache()
 
-    def baseline(self, job: WholeJob) -> Measured | Failure:
+    def baseline(self, job: WholeJob) -> Measured:
         """Compile, write, check and time the user's model on one backend."""
         context = self._context
         program = context.compiler.whole(read_model(context.setting.files.original), job.backend, job.variant)
-        if isinstance(program, BuildFailure):
-            return unbuilt(program)
         exact = arithmetic_of(job.backend, job.variant) is Arithmetic.FLOAT32
         profile = Profile(program, {"baseline": job.backend, EXACT: exact})
         write_artifact(Path(job.artifact), [profile], context.target)
         load = partial(Session, [program], context.target)
         with load() as session:
             error = self._checked(session, exact, job.give_up_ms)
-            if isinstance(error, Failure):
-                return error
-            return self._judge.wrong_at_edges(session, exact) or self._judged_then_timed(
-                session, load, exact, error, job.timing, job.give_up_ms
-            )
+            self._judge.check_edges(session, exact)
+            return self._judged_then_timed(session, load, exact, error, job.timing, job.give_up_ms)
 
-    def placement(self, job: PlacementJob) -> Measured | Failure:
+    def placement(self, job: PlacementJob) -> Measured:
         """Compile, check and time a placement, and judge it over the samples.
 
         Of several sessions the first is judged before they are timed. A single session races: it is judged after the
@@ -75,21 +69,15 @@ class WholeModels:
         context.expect_any_backend()
         placement = Placement(job.regions)
         program = context.compiler.placement(context.graph, placement)
-        if isinstance(program, BuildFailure):
-            return unbuilt(program)
         exact, races = all_exact(placement), context.setting.sessions == 1
         load = partial(Session, [program], context.target, load=self._loaded_pieces.loader() if races else None)
         with load() as session:
             error = self._checked(session, exact, job.give_up_ms)
-            if isinstance(error, Failure):
-                return error
             near_ms = LOST_PLACEMENT.number * job.best_ms
             if not races:
                 return self._judged_then_timed(session, load, exact, error, job.timing, job.give_up_ms, near_ms)
             clock = ActiveClock()  # while this process is halted for another's timing, nothing gets warm
             estimate = self._judge.estimate(session, exact)
-            if isinstance(estimate, Failure):
-                return estimate
             warm = estimate is not None and clock() >= LONG_S
             single = SingleSession(session)
             single.feed(context.timed)
@@ -101,24 +89,19 @@ class WholeModels:
                 timed = time_against(reference_run, reference_ms, single, job.timing, *limits_ms)
             else:
                 timed = self._by_clock(single, job.timing, job.give_up_ms, near_ms)
-            if failure := self._judge.check_last(session, context.last_timed, exact, error):
-                return failure.after(timed.n)
+            self._judge.check_last(session, context.last_timed, exact, error, timed.n)
             context.exclusive.release()
             judged, approximate = self._judged(session, exact, estimate, timed.median_ms <= near_ms)
-            if isinstance(judged, Failure):
-                return judged
         relative = error.relative if judged is None else judged
         return Measured(timed.times_ms, relative, error.max_abs, contended=timed.contended, rough=approximate)
 
-    def fallback(self, job: FallbackJob) -> Measured | Failure:
+    def fallback(self, job: FallbackJob) -> Measured:
         """Compile, write and check the model with open shapes, and time the first runs of new sessions."""
         context = self._context
         files = context.setting.files
         fixed = files.dynamic.exists()  # the shapes of the run: otherwise its model is open, its references of many
         model = read_model(files.dynamic if fixed else files.original)
         program = context.compiler.whole(model, job.backend, job.variant)
-        if isinstance(program, BuildFailure):
-            return unbuilt(program)
         write_artifact(Path(job.artifact), [Profile(program, {"fallback": job.backend})], context.target)
         shapes = other_shapes(model, context.references[0][0], job.seconds) if fixed else []
         others = [(dict(feeds), dict(expected)) for feeds, expected in shapes]
@@ -133,21 +116,17 @@ class WholeModels:
                 session.execute()
                 times.append((time.perf_counter() - start) * 1e3)
                 if len(times) == 1:
-                    checked = self._judge.check(session, context.references, exact=True)
-                    other = self._judge.check(session, others, exact=True)
-                    if isinstance(checked, Failure):
-                        return checked
-                    if isinstance(other, Failure):
-                        return other.noting("for inputs of other shapes")
-                    error = checked
+                    error = self._judge.check(session, context.references, exact=True)
+                    self._judge.check(session, others, exact=True, when=", for inputs of other shapes")
         return Measured(tuple(times), error.relative, error.max_abs)
 
-    def _checked(self, session: Session, exact: bool, give_up_ms: float) -> Error | Failure:
+    def _checked(self, session: Session, exact: bool, give_up_ms: float) -> Error:
         """The error of the first run, in a time that no warm run within ``give_up_ms`` exceeds."""
         sessions = self._context.setting.sessions
         with watchdog(timeout_s(give_up_ms * sessions, session.clock)):
             error = self._judge.check(session, self._context.references[:1], exact)
-        return error if isinstance(error, Failure) else self._judge.lost(session) or error
+        self._judge.keep_nonfinite(session)
+        return error
 
     def _judged_then_timed(
         self,
@@ -158,27 +137,24 @@ class WholeModels:
         timing: TimingSettings,
         give_up_ms: float,
         behind_ms: float = math.inf,
-    ) -> Measured | Failure:
+    ) -> Measured:
         """Judge ``session`` over the samples, then time it, or as many as are to be at work, and check the last
         runs."""
         context = self._context
         judged = self._judge.over_samples(session, exact)
-        if isinstance(judged, Failure):
-            return judged
         if several := context.setting.sessions > 1:
             session.close()
         with Crowd(load, context.shares) if several else nullcontext(SingleSession(session)) as at_work:
             at_work.feed(context.timed)
             timed = self._by_clock(at_work, timing, give_up_ms, behind_ms)
             for each in at_work.sessions:
-                if failure := self._judge.check_last(each, context.last_timed, exact, error):
-                    return failure.after(timed.n)
+                self._judge.check_last(each, context.last_timed, exact, error, timed.n)
         relative = error.relative if judged is None else judged
         return Measured(timed.times_ms, relative, error.max_abs, contended=timed.contended)
 
     def _judged(
         self, session: Session, exact: bool, estimate: Estimate | None, near: bool
-    ) -> tuple[float | Failure | None, bool]:
+    ) -> tuple[float | None, bool]:
         """The error of a placement that is ``near`` the best or not, and whether only a part of the samples gave
         it."""
         approximate = self._judge.roughly(session, exact) if estimate is None and not near else None

@@ -10,7 +10,6 @@ from pathlib import Path
 from typing import Any, TextIO
 
 from collage_evo.accuracy.judge import Judgement
-from collage_evo.backends.base import BuildFailure
 from collage_evo.backends.registry import get_backend, on_host, register_from
 from collage_evo.backends.tuning import Tunable
 from collage_evo.codec import from_json, to_json
@@ -50,8 +49,8 @@ from collage_evo.fitness.judging import all_exact
 from collage_evo.fitness.open_artifact import OpenArtifacts
 from collage_evo.fitness.parts import Parts
 from collage_evo.fitness.whole_models import WholeModels
-from collage_evo.fitness.worker_context import WorkerContext, unbuilt
-from collage_evo.genome.failure import Failure, Fault
+from collage_evo.fitness.worker_context import WorkerContext
+from collage_evo.genome.failure import Failed, Failure, Fault
 from collage_evo.graph.convert.extract import extract
 from collage_evo.graph.ir.weights import inlined
 from collage_evo.patterns.match import Placement
@@ -114,15 +113,14 @@ class Worker:
             ProfileJob: artifacts.profile,
         }
 
-    def _build(self, job: BuildJob) -> Compiled | Failure:
+    def _build(self, job: BuildJob) -> Compiled:
         context, began_s = self._context, processor_s()
         context.expect_any_backend()
         # A compilation for an accelerator may run there, which must not affect a process that times on it.
         hosted = on_host(*job.region.family)
         with context.exclusive.compiling() if hosted else context.exclusive.job():
-            piece = context.compiler.region(context.graph, job.region)
-        compiled = Compiled(processor_s() - began_s)
-        return unbuilt(piece) if isinstance(piece, BuildFailure) else compiled
+            context.compiler.region(context.graph, job.region)
+        return Compiled(processor_s() - began_s)
 
     def _tune(self, job: TuneJob) -> TunedKernels:
         backend = get_backend(job.backend)
@@ -131,13 +129,11 @@ class Worker:
         model = inlined(extract(self._context.graph, job.nodes))
         return TunedKernels(backend.tuner().tune(model, self._context.target, Path(job.records), job.trials))
 
-    def _write(self, job: ArtifactJob) -> Written | Failure:
+    def _write(self, job: ArtifactJob) -> Written:
         self._context.expect_any_backend()
         placement = Placement(job.regions)
         with self._context.exclusive.compiling():  # a search may be timing meanwhile
             program = self._context.compiler.placement(self._context.graph, placement)
-            if isinstance(program, BuildFailure):
-                return unbuilt(program)
             info = {**job.info, REGIONS: job.regions, EXACT: all_exact(placement)}
             write_artifact(Path(job.artifact), [Profile(program, info)], self._context.target)
         return Written()
@@ -157,6 +153,8 @@ class Worker:
 def failure_of(error: Exception) -> Failure:
     """The failure of a job that raised ``error``."""
     match error:
+        case Failed():
+            return error.failure
         case MemoryError() if isinstance(error, CollageError):
             return Failure(Fault.MEMORY, str(error))
         case CollageError() if not isinstance(error, CannotLoad):

@@ -7,7 +7,6 @@ from dataclasses import replace
 from functools import cached_property, partial
 from pathlib import Path
 
-from collage_evo.backends.base import BuildFailure
 from collage_evo.backends.registry import probe_all
 from collage_evo.fitness.compile.cache import PieceCache
 from collage_evo.fitness.compile.compiler import Compiler
@@ -16,7 +15,6 @@ from collage_evo.fitness.jobs import Setting
 from collage_evo.fitness.judging import Judge
 from collage_evo.fitness.references import Reference, read_references, read_timed
 from collage_evo.fitness.timing import throttled
-from collage_evo.genome.failure import Failure, Fault
 from collage_evo.graph.convert.read import build_graph
 from collage_evo.graph.ir.graph import Graph
 from collage_evo.graph.load.files import read_model
@@ -94,10 +92,3 @@ class WorkerContext:
         """The result of ``time_once``, a timing of ``session``, repeated while it is contended."""
         slowed = partial(throttled, session)
         return measure_uncontended(time_once, self._near, attempts, timeout_s=timing.max_seconds, throttled=slowed)
-
-
-def unbuilt(failure: BuildFailure) -> Failure:
-    """The answer for a model that could not be compiled."""
-    declined = Fault.DECLINED if failure.declined else Fault.BUILD
-    fault = Fault.NEEDLESS if failure.needless else declined
-    return Failure(fault, detail=failure.reason) if failure.raw else Failure(fault, failure.reason)

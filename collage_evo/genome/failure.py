@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from enum import StrEnum
 
 
@@ -69,10 +69,10 @@ class Failure:
         """All that is known, for programmers; empty if users read all of it."""
         return str(self) if self.detail else ""
 
-    def noting(self, text: str) -> Failure:
-        """The same failure, with ``text`` about when it occurs."""
-        return replace(self, message=", ".join(filter(None, (self.message, text))))
 
-    def after(self, runs: int) -> Failure:
-        """The same failure, observed only after so many runs."""
-        return replace(self, message=f"{self.message} (after {runs} runs)".strip())
+class Failed(Exception):
+    """What is to be measured fails for the reason ``failure``."""
+
+    def __init__(self, failure: Failure) -> None:
+        super().__init__(str(failure))
+        self.failure = failure

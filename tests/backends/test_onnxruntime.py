@@ -12,7 +12,7 @@ from onnx import TensorProto, helper, numpy_helper
 from collage_evo.backends.base import Built, Target
 from collage_evo.backends.onnxruntime.backend import OnnxRuntimeBackend
 from collage_evo.backends.variants import DEFAULT
-from collage_evo.fitness.worker_context import unbuilt
+from collage_evo.fitness.compile.compiler import unbuilt
 from collage_evo.genome.failure import Fault
 from collage_evo.graph.convert.read import build_graph
 from collage_evo.graph.ir.weights import HEAVY_BYTES

@@ -10,7 +10,6 @@ from typing import Any
 import numpy as np
 import onnx
 
-from collage_evo.backends.base import BuildFailure
 from collage_evo.backends.registry import get_backend
 from collage_evo.files import write_json
 from collage_evo.fitness.compile.cache import PieceCache
@@ -106,7 +105,6 @@ def with_fallback(
     onnx.save(model, folder / "work" / "dynamic.onnx")
     compiler = Compiler(TARGET, PieceCache(folder / "cache", 10**9))
     first, other = compiler.whole(fixed, backend, "default"), compiler.whole(model, "onnxruntime", "default")
-    assert isinstance(other, Program)
     _write(folder, first, model, {"baseline": backend}, other)
     return folder
 
@@ -122,12 +120,11 @@ def _work(folder: Path, model: onnx.ModelProto) -> dict[str, np.ndarray]:
 
 def _write(
     folder: Path,
-    program: Program | BuildFailure,
+    program: Program,
     model: onnx.ModelProto,
     info: Mapping[str, Any],
     fallback: Program | None = None,
 ) -> None:
-    assert isinstance(program, Program), program
     write_artifact(folder / "best.collage", [Profile(program, info)], TARGET, signature_of(model), fallback)
 
 

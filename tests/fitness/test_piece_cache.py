@@ -5,12 +5,11 @@ import json
 import os
 from collections.abc import Callable
 from dataclasses import replace
-from functools import partial
 from pathlib import Path
 
 import pytest
 
-from collage_evo.backends.base import BuildFailure, Target
+from collage_evo.backends.base import Target
 from collage_evo.fitness.compile.cache import RECORD, SAME_BYTES, PieceCache
 from collage_evo.fitness.compile.compiler import Compiler
 from collage_evo.fitness.jobs import Measured
@@ -31,7 +30,6 @@ def compiled(folder: Path, target: Target, run: str = "", taken: list[str] | Non
     """The directory of the first operator's files."""
     cache = PieceCache(folder / "cache", 2**30, run, (taken if taken is not None else []).append)
     piece = Compiler(target, cache).region(GRAPH, Region(1, "onnxruntime", "default"))
-    assert not isinstance(piece, BuildFailure)
     return piece.directory
 
 
@@ -49,7 +47,7 @@ def test_the_same_target_on_other_cores_shares_them(tmp_path: Path) -> None:
 def test_variants_that_run_the_same_files_share_them(tmp_path: Path) -> None:
     compiler = Compiler(Target(), PieceCache(tmp_path / "cache", 2**30))
     regions = (Region(1, "ncnn", variant) for variant in ("default", "sgemm"))
-    pieces = [piece for piece in map(partial(compiler.region, GRAPH), regions) if not isinstance(piece, BuildFailure)]
+    pieces = [compiler.region(GRAPH, region) for region in regions]
     assert [piece.variant for piece in pieces] == ["default", "sgemm"]
     assert len({piece.directory for piece in pieces}) == 1
 

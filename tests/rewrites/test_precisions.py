@@ -9,7 +9,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from collage_evo.backends.base import BuildFailure, Target
+from collage_evo.backends.base import Target
 from collage_evo.backends.enumerate import enumerate_matches
 from collage_evo.backends.registry import get_backend
 from collage_evo.backends.select import arithmetic_of
@@ -79,7 +79,6 @@ def error(graph: Graph, match: Match, folder: Path) -> float:
     """Of the match, which is the whole graph, as it is compiled."""
     compiler = Compiler(Target(), PieceCache(folder / "cache", 2**30), folder / "ranges")
     piece = compiler.region(graph, bare(match))
-    assert not isinstance(piece, BuildFailure), piece.reason
     feeds = random_inputs(graph, 0)
     inputs, outputs = ([graph.tensors[name] for name in side] for side in (piece.inputs, piece.outputs))
     found = [np.empty(tensor.shape, tensor.dtype) for tensor in outputs]

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from collage_evo.backends.base import BuildFailure, Target
+from collage_evo.backends.base import Target
 from collage_evo.backends.registry import get_backend
 from collage_evo.fitness.compile.cache import PieceCache
 from collage_evo.fitness.compile.compiler import Compiler
@@ -49,7 +49,6 @@ def after_a_fork(folder: Path, backend: str, threads: int, end: str = "with all 
         pytest.skip(get_backend(backend).probe().reason)
     target, cache = Target("cpu", threads, ()), PieceCache(folder / "pieces", 2**30)
     program = Compiler(target, cache).whole(HEAVY["convolution"](), backend, "default")
-    assert not isinstance(program, BuildFailure), program
     write_artifact(folder / "a.collage", [Profile(program)], target)
     command = [sys.executable, "-c", SCRIPT, str(folder / "a.collage"), end]
     done = subprocess.run(command, capture_output=True, text=True, timeout=120)

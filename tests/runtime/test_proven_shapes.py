@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 from pathlib import Path
 
 import numpy as np
@@ -10,12 +11,12 @@ import pytest
 from onnx import TensorProto
 
 from collage_evo.answer.delivery import Delivery
-from collage_evo.backends.base import BuildFailure
 from collage_evo.backends.enumerate import supported_nodes
 from collage_evo.backends.registry import get_backend
 from collage_evo.errors import InputError
 from collage_evo.fitness.compile.cache import PieceCache
 from collage_evo.fitness.compile.compiler import Compiler
+from collage_evo.genome.failure import Failed, Fault
 from collage_evo.graph.ir.graph import Graph
 from collage_evo.graph.load.load import ModelFile
 from collage_evo.graph.prepare import PreparedModel, prepare_model, searchable
@@ -47,10 +48,10 @@ def single_pieces(graph: Graph, folder: Path) -> Program:
     taken, _ = supported_nodes(graph, get_backend("openvino"))
     engines = ["openvino" if taken >> node.index & 1 else "onnxruntime" for node in graph.nodes]
     regions = tuple(Region(1 << index, engine, "default") for index, engine in enumerate(engines))
-    program = compiler(folder).placement(graph, Placement(regions))
-    if isinstance(program, BuildFailure):  # of a piece that OpenVINO cannot compile, which a search leaves out
-        pytest.skip(program.reason)
-    return program
+    try:
+        return compiler(folder).placement(graph, Placement(regions))
+    except Failed as failed:  # of a piece that OpenVINO cannot compile, which a search leaves out
+        pytest.skip(str(failed))
 
 
 SOME = (
@@ -65,9 +66,10 @@ def test_other_shapes_give_the_right_numbers(name: str, tmp_path: Path) -> None:
     model = net.model(net.op("Identity", MODELS[name](net), output="y"))
     found = prepared(model, tmp_path, [feeds(1, length) for length in SEEN])
     reference, fallback = Reference(model, 1), whole(found.original, tmp_path / "cache")
-    of_openvino = compiler(tmp_path).whole(found.original, "openvino", "default")
-    programs = [of_openvino, single_pieces(searchable(found, 1).graph, tmp_path)]
-    for program in (one for one in programs if not isinstance(one, BuildFailure)):
+    programs = [single_pieces(searchable(found, 1).graph, tmp_path)]
+    with contextlib.suppress(Failed):
+        programs.append(compiler(tmp_path).whole(found.original, "openvino", "default"))
+    for program in programs:
         with Session([program], TARGET, fallback=fallback) as session:
             for shape in OTHERS:
                 try:
@@ -145,19 +147,18 @@ def test_sizes_by_values_are_no_openvino_piece(tmp_path: Path) -> None:
     model = net.model(net.op("Neg", cut, output="y"))
     samples = [{"x": np.ones((length, 8), np.float32), "n": np.array([2])} for length in (4, 6)]
     found = prepared(model, tmp_path, samples)
-    refused = compiler(tmp_path).whole(found.original, "openvino", "default")
-    assert isinstance(refused, BuildFailure)
-    assert refused.declined
+    with pytest.raises(Failed) as refused:
+        compiler(tmp_path).whole(found.original, "openvino", "default")
+    assert refused.value.failure.fault is Fault.DECLINED
     graph = searchable(found, 1).graph
     taken, _ = supported_nodes(graph, get_backend("openvino"))
     assert [node.op_type for node in graph.nodes if taken >> node.index & 1] == ["Relu"]
 
 
 def test_open_shapes_of_which_no_run_says_what_they_follow_are_no_openvino_piece(tmp_path: Path) -> None:
-    refused = compiler(tmp_path).whole(parse_graph(f"g {PRODUCT}"), "openvino", "default")
-    assert isinstance(refused, BuildFailure)
-    assert refused.declined
-    assert "shapes in x may depend on values" in refused.reason
+    with pytest.raises(Failed, match="shapes in x may depend on values") as refused:
+        compiler(tmp_path).whole(parse_graph(f"g {PRODUCT}"), "openvino", "default")
+    assert refused.value.failure.fault is Fault.DECLINED
 
 
 def test_a_shape_below_the_least_checked_stays_with_the_fallback(tmp_path: Path) -> None:

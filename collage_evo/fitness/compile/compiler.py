@@ -16,6 +16,7 @@ from collage_evo.backends.capabilities import TakesOpenShapes, by_values_reason,
 from collage_evo.backends.registry import get_backend
 from collage_evo.errors import InputError
 from collage_evo.fitness.compile.cache import PieceCache
+from collage_evo.genome.failure import Failed, Failure, Fault
 from collage_evo.graph.check.indices import (
     IndexVerdict,
     indices_of_model,
@@ -45,7 +46,7 @@ from collage_evo.runtime.program import Piece, Program
 
 @dataclass(frozen=True)
 class Compiler:
-    """Builds for one target, through the cache.
+    """Builds for one target, through the cache. What cannot be built raises ``Failed``.
 
     ``ranges``: file of the calibrated ranges, which are read when a region has quantisers that need them.
     """
@@ -58,25 +59,22 @@ class Compiler:
     def _ranges(self) -> Ranges:
         return read_ranges(self.ranges) if self.ranges is not None and self.ranges.exists() else {}
 
-    def region(self, graph: Graph, region: Region) -> Piece | BuildFailure:
+    def region(self, graph: Graph, region: Region) -> Piece:
         """Compile one region of ``graph``."""
         strays = (stray_index(graph, graph.nodes[index]) for index in members(region.nodes))
         if not _guarded(region) and (stray := next(filter(None, strays), "")):
-            return BuildFailure(f"{region.backend}: {stray}", declined=True)
+            raise _declined(f"{region.backend}: {stray}")
         inputs, outputs = graph.boundary(region.nodes)
         sides = ([graph.tensors[name].opened for name in names] for names in (inputs, outputs))
         by_values = by_values_reason(get_backend(region.backend), graph, region.nodes)
         if problem := by_values or _open_problem(region.backend, *sides):
-            return BuildFailure(problem, declined=True)
+            raise _declined(problem)
         names = tuple(name for i in members(region.nodes) for name in graph.nodes[i].names)
         try:
             key, make = self._content(graph, region)
         except InputError as error:
-            return BuildFailure(str(error))
-        built = self._build(region.backend, region.variant, key, make)
-        if isinstance(built, BuildFailure):
-            return built
-        path, version = built
+            raise Failed(Failure(Fault.BUILD, str(error))) from error
+        path, version = self._build(region.backend, region.variant, key, make)
         return Piece(path, region.backend, region.variant, inputs, outputs, names, version)
 
     def model(self, graph: Graph, region: Region) -> onnx.ModelProto:
@@ -94,20 +92,15 @@ class Compiler:
         edited = EditedRegion(graph, region.nodes, region.edits, data)
         return f"{content_hash(graph, region.nodes)} {edited.key}".rstrip(), edited.model
 
-    def placement(self, graph: Graph, placement: Placement) -> Program | BuildFailure:
+    def placement(self, graph: Graph, placement: Placement) -> Program:
         """Compile every region of a placement."""
-        pieces: list[Piece] = []
-        for region in placement.regions:
-            piece = self.region(graph, region)
-            if isinstance(piece, BuildFailure):
-                return piece
-            pieces.append(piece)
+        pieces = tuple(self.region(graph, region) for region in placement.regions)
         each_limit = [limits_of(graph, region.nodes) for region in placement.regions if not _guarded(region)]
         each_limit += [limits_of_32_bits(graph, region.nodes) for region in placement.regions if _bits(region) == 32]
         limits = joined(each_limit)
-        return Program(tuple(pieces), graph.inputs, graph.outputs, _moving(graph, pieces), limits)
+        return Program(pieces, graph.inputs, graph.outputs, _moving(graph, pieces), limits)
 
-    def whole(self, model: onnx.ModelProto, backend: str, variant: str) -> Program | BuildFailure:
+    def whole(self, model: onnx.ModelProto, backend: str, variant: str) -> Program:
         """Compile the user's model, unchanged, as one piece of one backend.
 
         The piece excludes outputs that are inputs: the program passes them through.
@@ -115,22 +108,19 @@ class Compiler:
         input_tensors = [declared_tensor(name, value.type) for name, value in given_inputs(model).items()]
         output_tensors = [declared_tensor(value.name, value.type) for value in model.graph.output]
         if problem := _open_problem(backend, input_tensors, output_tensors):
-            return BuildFailure(problem, declined=True)
+            raise _declined(problem)
         inputs, outputs = tuple(t.name for t in input_tensors), tuple(t.name for t in output_tensors)
         computed = tuple(name for name in outputs if name not in inputs)
         if not computed:
-            return BuildFailure(f"{backend}: every output is an input, there is nothing to run")
+            raise Failed(Failure(Fault.BUILD, f"{backend}: every output is an input, there is nothing to run"))
         engine = get_backend(backend)
         indices = IndexVerdict() if engine.guards(engine.variant(variant)) else indices_of_model(model)
         if indices.stray:
-            return BuildFailure(f"{backend}: {indices.stray}", declined=True)
+            raise _declined(f"{backend}: {indices.stray}")
         proven = not refuses_shapes(engine) and not all(one.static for one in input_tensors)
         if reason := (_known_wrong_open if proven else _known_wrong)(engine, model):
-            return BuildFailure(f"{backend}: {reason}", declined=True)
-        built = self._build(backend, variant, digest(model), lambda: computed_outputs(model))
-        if isinstance(built, BuildFailure):
-            return built
-        path, version = built
+            raise _declined(f"{backend}: {reason}")
+        path, version = self._build(backend, variant, digest(model), lambda: computed_outputs(model))
         piece = Piece(path, backend, variant, inputs, computed, node_names(model), version)
         limits = [indices.limits]
         if engine.bits(engine.variant(variant)) == 32:
@@ -140,7 +130,7 @@ class Compiler:
 
     def _build(
         self, name: str, variant: str, content: str, make: Callable[[], onnx.ModelProto]
-    ) -> tuple[Path, str] | BuildFailure:
+    ) -> tuple[Path, str]:
         backend = get_backend(name)
         version = backend.version_of(backend.variant(variant))
         builder = backend.builder(backend.variant(variant))
@@ -155,11 +145,22 @@ class Compiler:
             result = BuildFailure(str(error))
         if isinstance(result, BuildFailure):
             self.cache.abandon(work)
-            return result
+            raise Failed(unbuilt(result))
         for path in work.rglob("*"):
             if path.is_file() and str(path.relative_to(work)) not in result.files:
                 path.unlink()
         return self.cache.put(key, work), version
+
+
+def unbuilt(failure: BuildFailure) -> Failure:
+    """The failure of a model that a backend could not compile."""
+    declined = Fault.DECLINED if failure.declined else Fault.BUILD
+    fault = Fault.NEEDLESS if failure.needless else declined
+    return Failure(fault, detail=failure.reason) if failure.raw else Failure(fault, failure.reason)
+
+
+def _declined(reason: str) -> Failed:
+    return Failed(Failure(Fault.DECLINED, reason))
 
 
 def _open_problem(name: str, inputs: Sequence[Tensor], outputs: Sequence[Tensor]) -> str:
