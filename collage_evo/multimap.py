@@ -1,4 +1,4 @@
-"""Multimap: several values for each key."""
+"""Several values for each key: all of them, or the first."""
 
 from __future__ import annotations
 
@@ -15,3 +15,11 @@ def multimap(pairs: Iterable[tuple[K, V]]) -> dict[K, list[V]]:
     for key, value in pairs:
         values_of.setdefault(key, []).append(value)
     return values_of
+
+
+def firsts(pairs: Iterable[tuple[K, V]]) -> dict[K, V]:
+    """The first value of each key in ``pairs`` of key and value, in the order of their first appearance."""
+    first: dict[K, V] = {}
+    for key, value in pairs:
+        first.setdefault(key, value)
+    return first

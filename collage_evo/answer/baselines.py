@@ -25,6 +25,7 @@ from collage_evo.genome.failure import Failure, Fault
 from collage_evo.genome.outcome import Bounds, Outcome
 from collage_evo.hardware.processor import Processor, this_machine
 from collage_evo.hardware.target import Target
+from collage_evo.multimap import multimap
 from collage_evo.pruning import EXACT_LIBRARY, LONG_COMPILATION, SLOW_BASELINE, SLOW_VARIANTS, UNREACHABLE_PRECISION
 from collage_evo.runtime.timing import TimingSettings
 
@@ -325,10 +326,8 @@ def best_fallback(measured: Sequence[Sequence[Baseline]]) -> Baseline | None:
 
     None if no backend runs the open model in all of them.
     """
-    logs: dict[str, list[float]] = {}
-    for fallback in (fallback for profile in measured for fallback in profile):
-        if fallback.outcome.latency_ms is not None:
-            logs.setdefault(fallback.name, []).append(math.log(fallback.outcome.latency_ms))
+    timed = ((one.name, one.outcome.latency_ms) for profile in measured for one in profile)
+    logs = multimap((name, math.log(ms)) for name, ms in timed if ms is not None)
     everywhere = {name: sum(logs_of_one) for name, logs_of_one in logs.items() if len(logs_of_one) == len(measured)}
     best = min(everywhere, key=lambda name: everywhere[name], default=None)
     return next((fallback for fallback in (measured[0] if measured else ()) if fallback.name == best), None)

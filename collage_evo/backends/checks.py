@@ -18,6 +18,7 @@ from collage_evo.errors import OF_THE_MACHINE, CollageError, InputError, one_lin
 from collage_evo.extras import install
 from collage_evo.graph.ir.graph import COMPOSITE, OPAQUE, Graph, Node, NodeSet, Tensor
 from collage_evo.hardware.processor import this_machine
+from collage_evo.multimap import firsts
 from collage_evo.precision.quantise.rules import Ranges
 from collage_evo.precision.transforms.edits import Numerics, numerics_of
 
@@ -227,11 +228,8 @@ def lacks_instructions(*arithmetics: Arithmetic) -> str:
 
 def written_variants(variants: Sequence[Variant], graph: Graph, nodes: NodeSet) -> tuple[Variant, ...]:
     """Those of ``variants`` that have something to write into ``nodes``, and not the same as another one."""
-    distinct: dict[tuple[str, Numerics], Variant] = {}
-    for variant in variants:
-        if numerics := numerics_in(graph, nodes, variant):
-            distinct.setdefault((variant.base, numerics), variant)
-    return tuple(distinct.values())
+    written = ((numerics_in(graph, nodes, variant), variant) for variant in variants)
+    return tuple(firsts(((one.base, numerics), one) for numerics, one in written if numerics).values())
 
 
 def numerics_in(graph: Graph, nodes: NodeSet, variant: Variant, ranges: Ranges | None = None) -> Numerics:

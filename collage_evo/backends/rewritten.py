@@ -14,6 +14,7 @@ from collage_evo.backends.variants import TargetLike, Variant, rewritten_name
 from collage_evo.errors import InputError
 from collage_evo.graph.ir.graph import Graph, Node, NodeSet
 from collage_evo.graph.ir.operators import ELEMENTWISE
+from collage_evo.multimap import firsts
 from collage_evo.patterns.match import Match
 from collage_evo.precision.quantise.rules import Ranges
 from collage_evo.precision.transforms.edits import Edits, edits_of
@@ -86,10 +87,7 @@ def rewritten_matches(
 
 def distinct(matches: Iterable[Match]) -> list[Match]:
     """``matches`` of the same nodes without those that compile the same model as an earlier one."""
-    first: dict[tuple[tuple[str, str], Edits], Match] = {}
-    for match in matches:
-        first.setdefault((match.family, match.edits), match)
-    return list(first.values())
+    return list(firsts(((match.family, match.edits), match) for match in matches).values())
 
 
 def _edits(

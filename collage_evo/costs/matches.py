@@ -18,7 +18,7 @@ from collage_evo.genome.failure import Failure, Fault
 from collage_evo.graph.convert.extract import structural_hash
 from collage_evo.graph.ir.graph import Graph, NodeSet, members
 from collage_evo.hardware.target import Target
-from collage_evo.multimap import multimap
+from collage_evo.multimap import firsts, multimap
 from collage_evo.patterns.match import Match
 from collage_evo.precision.transforms.piece import structure_text
 from collage_evo.pruning import SLOW_MATCH
@@ -151,10 +151,7 @@ class CostMeter:
         answers = self.recall(matches)
         for key, answer in answers.items():
             on_answer(key, answer)
-        todo: dict[str, Match] = {}
-        for match in matches:
-            if (key := self.key(match)) not in answers:
-                todo.setdefault(key, match)
+        todo = firsts((key, match) for match in matches if (key := self.key(match)) not in answers)
         on_done(len(matches) - len(todo))
         keys = list(todo)
         while keys and not self.over(share):

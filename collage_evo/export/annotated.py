@@ -65,9 +65,7 @@ def export_onnx(run: Path, file: Path) -> Export:
     model.ir_version = max(model.ir_version, IR_VERSION)
     file.parent.mkdir(parents=True, exist_ok=True)
     save_model(model, file, in_one=True)
-    counts: Counter[str] = Counter()
-    for piece in pieces:
-        counts[piece.backend] += len(piece.nodes)
+    counts = Counter(piece.backend for piece in pieces for _ in piece.nodes)
     return Export(str(file), dict(counts), len(pieces))
 
 

@@ -32,6 +32,7 @@ from collage_evo.graph.reference.distance import relative_error
 from collage_evo.graph.reference.noise import RANDOM, Noise, differing
 from collage_evo.graph.reference.reference import Reference
 from collage_evo.graph.reference.rounding import Moved, cancels
+from collage_evo.multimap import firsts
 
 NORMALISED = 1e-4
 """Largest relative error (2-norm) that normalising may bring, where the model's own noise is smaller."""
@@ -419,10 +420,11 @@ def searchable(model: PreparedModel, threads: int) -> SearchableModel:
 
 def _distinct_shapes(references: Sequence[tuple[Values, Values]]) -> list[tuple[Values, Values]]:
     """The first of ``references``, and the first of each other shape."""
-    first: dict[tuple[tuple[int, ...], ...], tuple[Values, Values]] = {}
-    for feeds, expected in references:
-        first.setdefault(tuple(getattr(value, "shape", ()) for value in feeds.values()), (feeds, expected))
-    return list(first.values())
+
+    def shapes(feeds: Values) -> tuple[tuple[int, ...], ...]:
+        return tuple(getattr(value, "shape", ()) for value in feeds.values())
+
+    return list(firsts((shapes(pair[0]), pair) for pair in references).values())
 
 
 def _showing_sizes(references: Sequence[tuple[Values, Values]]) -> list[Values]:

@@ -12,6 +12,7 @@ from pathlib import Path
 from collage_evo.errors import InputError
 from collage_evo.hardware.held import hold
 from collage_evo.hardware.levels import LEVELS, SWITCH, goes_beyond
+from collage_evo.multimap import firsts
 
 _FAMILIES = ("sse", "ssse", "avx", "amx", "fma", "f16c", "bmi", "popcnt", "asimd", "sve", "sme", "bf16", "i8mm")
 
@@ -139,10 +140,8 @@ def this_machine() -> Processor:
 
 def machine_of(cpuinfo: str) -> Processor:
     """This machine, whose first processor is described as Linux does in ``/proc/cpuinfo``."""
-    text: dict[str, str] = {}
-    for line in cpuinfo.splitlines():
-        key, _, value = line.partition(":")
-        text.setdefault(key.strip(), value.strip())
+    entries = (line.partition(":") for line in cpuinfo.splitlines())
+    text = firsts((key.strip(), value.strip()) for key, _, value in entries)
     features = text.get("flags") or text.get("Features") or ""
     name = text.get("model name") or platform.processor() or platform.machine()
     used = frozenset(feature for feature in features.split() if feature.startswith(_FAMILIES))

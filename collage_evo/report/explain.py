@@ -11,7 +11,7 @@ from rich.table import Table
 
 from collage_evo.backends.variants import engine_name
 from collage_evo.hardware.target import CPU
-from collage_evo.multimap import multimap
+from collage_evo.multimap import firsts, multimap
 from collage_evo.report.console import new_table
 from collage_evo.report.result import RewrittenNodes
 
@@ -221,10 +221,7 @@ def print_region(explanation: RegionExplanation, console: Console) -> None:
 
 def _telling(offers: Sequence[Offer]) -> list[Offer]:
     """Those that were tried, and the first one of each variant that was not."""
-    untried: dict[str, Offer] = {}
-    for offer in offers:
-        if offer.reason == NOT_MEASURED:
-            untried.setdefault(offer.variant, offer)
+    untried = firsts((offer.variant, offer) for offer in offers if offer.reason == NOT_MEASURED)
     return [offer for offer in offers if offer.reason != NOT_MEASURED or untried[offer.variant] is offer]
 
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 
+from collage_evo.multimap import firsts
 from collage_evo.report.result import FrontPoint, Result
 from collage_evo.report.words import format_ms
 
@@ -36,11 +37,9 @@ def front_rows(points: Sequence[FrontPoint]) -> list[Row]:
 def fastest_baselines(points: Sequence[FrontPoint]) -> list[FrontPoint]:
     """Each single backend in each of its arithmetics: the fastest of its variants with that arithmetic, of those in
     the final comparison if there are any."""
-    fastest: dict[tuple[str, tuple[str, ...]], FrontPoint] = {}
-    for point in sorted(points, key=lambda point: (not point.raced, point.latency_ms)):
-        if point.single:
-            fastest.setdefault((point.single.partition("/")[0], point.arithmetics), point)
-    return list(fastest.values())
+    in_turn = sorted(points, key=lambda point: (not point.raced, point.latency_ms))
+    singles = ((point.single.partition("/")[0], point.arithmetics, point) for point in in_turn if point.single)
+    return list(firsts(((backend, arithmetics), point) for backend, arithmetics, point in singles).values())
 
 
 def proved_front(points: Sequence[FrontPoint]) -> list[FrontPoint]:

@@ -9,6 +9,7 @@ from rich.table import Table
 
 from collage_evo.graph.load.distribution import Distribution, elements
 from collage_evo.graph.load.open_shapes import OpenShapes
+from collage_evo.multimap import multimap
 from collage_evo.report.console import new_table
 from collage_evo.report.words import format_count, format_ms, format_ratio
 
@@ -133,10 +134,7 @@ def describe_open(shapes: OpenShapes, distribution: Distribution, ranges: bool, 
     number = sum(distribution.counts)
     if drawn:
         return f"{served}; latency expected over {number} drawn shapes, each doubling equally often"
-    found: dict[str, set[int]] = {}
-    for key, dimensions in shapes.inputs.items():
-        for axis, one in enumerate(dimensions):
-            if one.name:
-                found.setdefault(one.name, set()).update(of[key][axis] for of in distribution.shapes)
-    spans = (f"{name} {min(sizes)} to {max(sizes)}" for name, sizes in found.items() if len(sizes) > 1)
+    places = ((key, axis, one) for key, sizes in shapes.inputs.items() for axis, one in enumerate(sizes) if one.name)
+    found = multimap((one.name, of[key][axis]) for key, axis, one in places for of in distribution.shapes)
+    spans = (f"{name} {min(sizes)} to {max(sizes)}" for name, sizes in found.items() if len(set(sizes)) > 1)
     return f"{served}; latency expected over the data: {', '.join([format_count(number, 'sample'), *spans])}"

@@ -22,12 +22,12 @@ from collage_evo.backends.variants import Arithmetic
 from collage_evo.costs.kernel_tuning import Tuned
 from collage_evo.costs.saved_costs import MeasuredCosts
 from collage_evo.genome.encoding import decode, place
-from collage_evo.genome.failure import Failure
 from collage_evo.genome.genome import Genome
 from collage_evo.genome.outcome import Outcome
 from collage_evo.graph.ir.graph import Graph, NodeSet, members
 from collage_evo.graph.prepare import PreparedModel
 from collage_evo.hardware.slots import usable_cores
+from collage_evo.multimap import multimap
 from collage_evo.precision.transforms.edits import nodes_in
 from collage_evo.report.places import command_line
 from collage_evo.report.result import (
@@ -179,12 +179,11 @@ def cost_model_result(searched: Searched, verdict: Verdict) -> CostModelResult:
 
 def _refused(costs: MeasuredCosts) -> dict[str, dict[str, Refused]]:
     """Failures of matches, by engine and kind of fault."""
-    refused: dict[str, dict[str, list[Failure]]] = {}
-    for index, failure in costs.table.failures.items():
-        kinds = refused.setdefault("/".join(costs.space.matches[index].engine), {})
-        kinds.setdefault(failure.fault.value, []).append(failure)
+    failures = costs.table.failures.items()
+    by_engine = multimap(("/".join(costs.space.matches[index].engine), failure) for index, failure in failures)
+    refused = {engine: multimap((one.fault.value, one) for one in ones) for engine, ones in by_engine.items()}
     return {
-        engine: {kind: Refused(len(failures), str(failures[0])) for kind, failures in kinds.items()}
+        engine: {kind: Refused(len(ones), str(ones[0])) for kind, ones in kinds.items()}
         for engine, kinds in refused.items()
     }
 

@@ -22,6 +22,7 @@ from collage_evo.graph.ir.elements import EXTENDED, NUMPY
 from collage_evo.graph.ir.graph import OPAQUE, Tensor
 from collage_evo.hardware.processor import Processor
 from collage_evo.hardware.target import Target
+from collage_evo.multimap import multimap
 from collage_evo.runtime.checked import CheckedFile, check_file
 from collage_evo.runtime.program import Piece, Program, require_closed
 from collage_evo.runtime.signature import Signature, signature_of_program
@@ -255,10 +256,9 @@ class _Reader:
 
     def __init__(self, directory: Path, checked: Mapping[str, CheckedFile]) -> None:
         self._directory, self._known = directory, checked.keys()
-        self._folders: dict[str, list[CheckedFile]] = {}
-        for name, file in checked.items():
-            for parent in PurePosixPath(name).parents:
-                self._folders.setdefault(str(parent), []).append(file)
+        self._folders = multimap(
+            (str(parent), file) for name, file in checked.items() for parent in PurePosixPath(name).parents
+        )
 
     def program(self, written: WrittenProgram) -> Program:
         tensors = {name: _tensor(name, one) for name, one in written.tensors.items()}

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 from collage_evo.graph.ir.elements import onnx_name
 from collage_evo.graph.ir.graph import OPAQUE, Tensor
+from collage_evo.multimap import multimap
 from collage_evo.runtime.program import Program
 
 if TYPE_CHECKING:
@@ -60,11 +61,9 @@ class Signature:
     @cached_property
     def shared(self) -> list[tuple[Any, ...]]:
         """Names of sizes of several axes, each with these, as inputs with an axis. Strings may be a list."""
-        axes: dict[str, list[tuple[str, int]]] = {}
-        for arg in (one for one in self.inputs if one.type != "tensor(string)"):
-            for axis, name in enumerate(arg.shape):
-                if isinstance(name, str):
-                    axes.setdefault(name, []).append((arg.name, axis))
+        arrays = (arg for arg in self.inputs if arg.type != "tensor(string)")
+        sizes = ((size, (arg.name, axis)) for arg in arrays for axis, size in enumerate(arg.shape))
+        axes = multimap((size, place) for size, place in sizes if isinstance(size, str))
         return [(name, *places) for name, places in axes.items() if len(places) > 1]
 
 

@@ -43,6 +43,7 @@ from collage_evo.digests import remembers
 from collage_evo.graph.ir.elements import EXTENDED, dtype_named, is_packed, onnx_name, pack, packed_bytes, unpack
 from collage_evo.graph.ir.graph import Graph, Node, NodeSet, Tensor, members
 from collage_evo.graph.reference.ort_values import all_numpy, run_session
+from collage_evo.multimap import multimap
 from collage_evo.precision.quantise.marks import heavy_in_int8, written_in
 
 if TYPE_CHECKING:
@@ -334,11 +335,9 @@ def _open(path: Path, options: Any) -> Any:
 
 def _read_profile(path: Path) -> dict[str, list[float]]:
     """The times in ms of each call of each kernel, by the name of its node in the optimised graph."""
-    times_ms: dict[str, list[float]] = {}
-    for event in json.loads(path.read_text()):
-        if event.get("cat") == "Node" and event["name"].endswith(_KERNEL_TIME):
-            times_ms.setdefault(event["name"].removesuffix(_KERNEL_TIME), []).append(event["dur"] / 1e3)
-    return times_ms
+    nodes = (event for event in json.loads(path.read_text()) if event.get("cat") == "Node")
+    timed = ((event["name"], event["dur"] / 1e3) for event in nodes if event["name"].endswith(_KERNEL_TIME))
+    return multimap((name.removesuffix(_KERNEL_TIME), ms) for name, ms in timed)
 
 
 def _without_convolutions(model: onnx.ModelProto) -> str:
@@ -367,11 +366,8 @@ def _kernels() -> dict[str, tuple[_Kernel, ...]]:
     """The CPU provider's kernels for standard operators, by operator."""
     from onnxruntime.capi import onnxruntime_pybind11_state as native
 
-    kernels_of: dict[str, list[_Kernel]] = {}
-    for kernel in native.get_all_opkernel_def():
-        if kernel.provider == _PROVIDER and kernel.domain == "":
-            first, last = kernel.version_range
-            kernels_of.setdefault(kernel.op_name, []).append((first, last, kernel.type_constraints))
+    standard = (one for one in native.get_all_opkernel_def() if (one.provider, one.domain) == (_PROVIDER, ""))
+    kernels_of = multimap((one.op_name, (*one.version_range, one.type_constraints)) for one in standard)
     return {op: tuple(kernels) for op, kernels in kernels_of.items()}
 
 

@@ -279,10 +279,8 @@ def _fates(
     names: Sequence[str],
     preserved: Mapping[int, str],
 ) -> list[Fate]:
-    holders: dict[int, dict[str, None]] = {}
-    for group, cone in zip(groups, cones, strict=True):
-        for one in cone:
-            holders.setdefault(one, {}).update(dict.fromkeys(names[index] for index in group))
+    pairs = zip(groups, cones, strict=True)
+    holders = multimap((one, names[index]) for group, cone in pairs for one in cone for index in group)
     same = {file.twins[one]: name for one, name in preserved.items()}
     nodes_of: dict[int, tuple[str, ...]] = {}
     fates = {}
@@ -293,7 +291,7 @@ def _fates(
             fates[index] = Fate(node.name, node.op_type, node.outputs, (name,))
             continue
         names_of_readers = (name for reader in file.readers_of(index) for name in nodes_of.get(reader, ()))
-        nodes_of[index] = tuple(holders.get(index) or dict.fromkeys(names_of_readers))
+        nodes_of[index] = tuple(dict.fromkeys(holders.get(index) or names_of_readers))
         constant = bool(nodes_of[index]) and (index in file.constants or index not in holders)
         fates[index] = Fate(node.name, node.op_type, node.outputs, nodes_of[index], constant)
     return [fates[index] for index in range(len(file.nodes))]

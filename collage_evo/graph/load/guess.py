@@ -17,6 +17,7 @@ from collage_evo.graph.load.data import given_inputs
 from collage_evo.graph.load.shapes import dynamic_inputs, is_tensor, open_axes, written
 from collage_evo.graph.load.trial import Trial, listed
 from collage_evo.graph.reference.reference import Reference
+from collage_evo.multimap import firsts
 
 USUAL = (224, 128, 640)
 """Common sizes."""
@@ -98,10 +99,8 @@ def _assignments(axes: Sequence[Axis], sizes: Sequence[int], forced: Sequence[in
             yield {axis: special if axis in subset else size for axis in axes}
 
 
-def _subsets(axes: Sequence[Axis]) -> Iterator[set[Axis]]:
-    for count in range(1, min(len(axes), 3) + 1):
-        for subset in itertools.combinations(axes, count):
-            yield set(subset)
+def _subsets(axes: Sequence[Axis]) -> list[tuple[Axis, ...]]:
+    return [subset for count in (1, 2, 3) for subset in itertools.combinations(axes, count)]
 
 
 def _weight_sizes(model: onnx.ModelProto) -> list[int]:
@@ -112,13 +111,10 @@ def _weight_sizes(model: onnx.ModelProto) -> list[int]:
 
 def _hints(model: onnx.ModelProto, shapes: Mapping[str, Sequence[int]]) -> dict[str, int]:
     """Sizes of named dimensions in the user's shapes."""
-    hints: dict[str, int] = {}
-    for name, value in given_inputs(model).items():
-        if name in shapes and is_tensor(value):
-            for dim, size in zip(value.type.tensor_type.shape.dim, shapes[name], strict=False):
-                if dim.dim_param:
-                    hints.setdefault(dim.dim_param, size)
-    return hints
+    tensors = {name: value.type.tensor_type for name, value in given_inputs(model).items() if is_tensor(value)}
+    given = [(tensors[name].shape.dim, shape) for name, shape in shapes.items() if name in tensors]
+    sized = (pair for dims, shape in given for pair in zip(dims, shape, strict=False))
+    return firsts((dim.dim_param, size) for dim, size in sized if dim.dim_param)
 
 
 def _started(value: onnx.ValueInfoProto, hints: Mapping[str, int]) -> list[int]:

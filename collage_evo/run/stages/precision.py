@@ -14,7 +14,7 @@ from collage_evo.config import Config
 from collage_evo.costs.unprofiled import guessed_ms
 from collage_evo.errors import DamagedFile
 from collage_evo.files import MADE_AGAIN, Stored
-from collage_evo.graph.ir.graph import Graph, NodeSet
+from collage_evo.graph.ir.graph import Graph, unions
 from collage_evo.graph.prepare import SearchableModel
 from collage_evo.hardware.slots import usable_cores
 from collage_evo.precision.quantise.ranges import calibrate
@@ -88,10 +88,7 @@ def predict_losses(
 ) -> Sensitivities | None:
     """Predict the loss of each operator in the precisions that matches offer for it, or take it from another run;
     None if they are all in float32."""
-    wanted: dict[Arithmetic, NodeSet] = {}
-    for match in found.matches:
-        for kind, nodes in arithmetics_of(match):
-            wanted[kind] = wanted.get(kind, 0) | nodes
+    wanted = unions(pair for match in found.matches for pair in arithmetics_of(match))
     if wanted.keys() <= {Arithmetic.FLOAT32}:
         return None
     if transferred.known and (known := transferred.known.sensitivities) is not None:
