@@ -15,7 +15,7 @@ from collage_evo.backends.base import Backend
 from collage_evo.backends.capabilities import StandsOnOthers, refuses_shapes
 from collage_evo.backends.registry import get_backend
 from collage_evo.backends.select import usable_backends, whole_variants
-from collage_evo.backends.variants import DEFAULT, Arithmetic, TargetLike, Variant, engine_name
+from collage_evo.backends.variants import DEFAULT, TargetLike, Variant, engine_name
 from collage_evo.errors import UnavailableError
 from collage_evo.files import read_json, write_json
 from collage_evo.fitness.evaluate import outcome_of
@@ -192,16 +192,13 @@ def _in_turn(
         return variant.last_resort, variant.on_host, pair != first, not default, not variant.exact
 
     yield from sorted(run_most, key=by_defaults)
-    fastest: dict[Arithmetic, float] = {}
     arithmetics = {(backend.name, variant.name): variant.arithmetic for backend, variant in pairs}
-    for one in measured:
-        if one.keeps(setting.limits.budget) and one.outcome.latency_ms is not None:
-            arithmetic = arithmetics[one.backend, one.variant]
-            fastest[arithmetic] = min(one.outcome.latency_ms, fastest.get(arithmetic, math.inf))
+    known = latencies([one for one in measured if one.keeps(setting.limits.budget)])
+    fastest = multimap((arithmetics[engine], ms) for engine, ms in known.items())
 
     def by_arithmetic(pair: tuple[Backend, Variant]) -> tuple[float, ...]:
         _, variant = pair
-        like_ms = fastest.get(variant.arithmetic, math.inf)
+        like_ms = min(fastest.get(variant.arithmetic, ()), default=math.inf)
         return variant.last_resort, variant.on_host, like_ms, not variant.exact
 
     yield from sorted((pair for pair in pairs if not _runs_most(*pair)), key=by_arithmetic)

@@ -133,9 +133,11 @@ class Backend(ABC):
     def probe(self) -> Probe:
         """The library's version, or why it cannot be used. Must be quick: no compilation."""
 
-    @abstractmethod
     def patterns(self) -> tuple[Pattern, ...]:
-        """The shapes of subgraph that the backend can take as one piece."""
+        """The shapes of subgraph that the backend can take as one piece: by default those that fit most libraries."""
+        from collage_evo.patterns.common import general_patterns  # serving does not need it
+
+        return general_patterns()
 
     @abstractmethod
     def supports_node(self, graph: Graph, node: Node) -> Support:

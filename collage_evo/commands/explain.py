@@ -26,6 +26,7 @@ from collage_evo.genome.cost_model import Engine
 from collage_evo.genome.failure import Failure
 from collage_evo.graph.convert.origin import Origin
 from collage_evo.graph.ir.graph import Graph, Node, NodeSet, members, node_set
+from collage_evo.multimap import multimap
 from collage_evo.patterns.match import Match
 from collage_evo.precision.quantise.ranges import read_ranges
 from collage_evo.precision.quantise.rules import Ranges
@@ -158,11 +159,9 @@ class ExplainedRun:
         None if one is not known.
         """
         offers = [[offer for offer in map(self.offer, matches) if offer.ms is not None] for matches in options]
-        totals = []
-        for device in {offer.device for of_node in offers for offer in of_node}:
-            times = [[offer.ms or 0.0 for offer in of_node if offer.device == device] for of_node in offers]
-            totals += [sum(map(min, times))] if all(times) else []
-        return min(totals, default=None)
+        by_device = [multimap((offer.device, offer.ms or 0.0) for offer in of_node) for of_node in offers]
+        devices = set.intersection(*map(set, by_device)) if by_device else ()
+        return min((sum(min(ms[device]) for ms in by_device) for device in devices), default=None)
 
 
 def explain_node(run: Path, name: str) -> Explanation:

@@ -127,10 +127,8 @@ class CostMeter:
 
     def recall(self, matches: Sequence[Match]) -> dict[str, Measured | Failure]:
         """Known answers without measuring, by key."""
-        answers: dict[str, Measured | Failure] = {}
-        for key in dict.fromkeys(map(self.key, matches)):
-            if (recorded := self._database.get(key)) is not None:
-                answers[key] = recorded
+        recorded = {key: self._database.get(key) for key in dict.fromkeys(map(self.key, matches))}
+        answers = {key: answer for key, answer in recorded.items() if answer is not None}
         self.cache_hits += len(answers)
         return answers
 

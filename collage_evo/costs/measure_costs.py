@@ -144,12 +144,10 @@ def _weightiest(known: KnownCosts, kernels: Mapping[Engine, Mapping[NodeSet, int
 def _inside(matches: Sequence[Match], kernels: Iterable[int]) -> list[int]:
     """Matches of one node each inside kernels of several nodes: they determine how a kernel's time is apportioned."""
     single = {match: i for i, match in enumerate(matches) if match.nodes.bit_count() == 1}
-    inside = []
-    for kernel in (matches[index] for index in kernels if matches[index].nodes.bit_count() > 1):
-        parts = (Match(1 << n, *kernel.engine, within(kernel.numerics, 1 << n), base=kernel.base)
-                 for n in members(kernel.nodes))  # fmt: skip
-        inside += [single[part] for part in parts if part in single]
-    return inside
+    several = (matches[index] for index in kernels if matches[index].nodes.bit_count() > 1)
+    parts = (Match(1 << n, *kernel.engine, within(kernel.numerics, 1 << n), base=kernel.base)
+             for kernel in several for n in members(kernel.nodes))  # fmt: skip
+    return [single[part] for part in parts if part in single]
 
 
 def _from_kernels(

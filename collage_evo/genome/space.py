@@ -17,7 +17,7 @@ from collage_evo.multimap import multimap
 from collage_evo.patterns.match import Match, Placement
 from collage_evo.policy import DEFAULT_POLICY, Policy
 from collage_evo.precision.quantise.arithmetic import Arithmetic
-from collage_evo.precision.transforms.edits import Edits, edits_text
+from collage_evo.precision.transforms.edits import edits_text
 
 if TYPE_CHECKING:
     from collage_evo.genome.genome import Genome
@@ -73,13 +73,9 @@ class SearchSpace:
     @cached_property
     def usable(self) -> tuple[int, ...]:
         """Indices of finite-cost matches; of several that run the same nodes alike only the cheapest."""
-        best: dict[tuple[NodeSet, Engine, Edits], int] = {}
-        for index, match in enumerate(self.matches):
-            if match.nodes and self.cost.usable(index):
-                key = (match.nodes, match.engine, match.edits)
-                if key not in best or self.cost.match_ms[index] < self.cost.match_ms[best[key]]:
-                    best[key] = index
-        return tuple(sorted(best.values()))
+        able = ((i, match) for i, match in enumerate(self.matches) if match.nodes and self.cost.usable(i))
+        alike = multimap(((match.nodes, match.engine, match.edits), index) for index, match in able)
+        return tuple(sorted(min(indices, key=self.cost.match_ms.__getitem__) for indices in alike.values()))
 
     @cached_property
     def candidates(self) -> tuple[tuple[int, ...], ...]:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
+from functools import reduce
 
 from collage_evo.backends.registry import get_backend
 from collage_evo.backends.select import arithmetic_of
@@ -110,11 +111,8 @@ def _way(backend: str, variant: str) -> str:
 
 def describe_parts(parts: Sequence[Part]) -> str:
     """Number of operators by library and precision, as one phrase."""
-    merged: dict[tuple[str, str], Part] = {}
-    for part in parts:
-        key = (part.backend, plain_name(part.variant))
-        merged[key] = part if key not in merged else merged[key].plus(part)
-    groups = sorted(merged.values(), key=lambda part: -part.operators)
+    alike = multimap(((part.backend, plain_name(part.variant)), part) for part in parts)
+    groups = sorted((reduce(Part.plus, ones) for ones in alike.values()), key=lambda part: -part.operators)
     pieces = f", in {len(parts)} regions" if len(parts) > 1 else ""
     if len(groups) == 1:
         return _describe_single(groups[0]) + pieces

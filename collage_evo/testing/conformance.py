@@ -41,7 +41,7 @@ from collage_evo.testing.cases.indices import index_cases
 from collage_evo.testing.cases.open_shapes import SIZES, open_cases
 from collage_evo.testing.contract import HEAVY, UNBUILDABLE, contract_problems, silent_refusal
 from collage_evo.testing.examine import Piece
-from collage_evo.testing.finding import Finding, Report
+from collage_evo.testing.finding import Finding, Report, raised
 from collage_evo.testing.process import CheckProcess, Task
 from collage_evo.testing.rounding import rounding_error
 
@@ -153,7 +153,7 @@ class Suite(contextlib.AbstractContextManager["Suite"]):
             problem = silent_refusal(self._backend, graph, whole)
             variants = {nodes: self._here(self._backend.variants_of(graph, nodes)) for nodes in pieces}
         except Exception as error:  # foreign code may raise anything: this is what the suite checks
-            yield Finding("contract", name, "failed", f"asked what it supports, raised {_text(error)}")
+            yield Finding("contract", name, "failed", f"asked what it supports, {raised(error)}")
             return
         if problem:
             yield Finding("contract", name, "failed", problem)
@@ -346,7 +346,3 @@ def _ranges(graph: Graph, variants: Sequence[Variant]) -> Ranges:
     if all(variant.int8_form is None for variant in variants):
         return {}
     return calibrate(graph, [random_inputs(graph, seed) for seed in (0, 1)])
-
-
-def _text(error: Exception) -> str:
-    return " ".join(f"{type(error).__name__}: {error}".split())[:300]

@@ -65,13 +65,9 @@ def _family(check: Check, family: str, examples: int) -> list[Finding]:
 
 def describe(model: onnx.ModelProto) -> str:
     """One line: input types and the operators with their attributes."""
-    inputs = []
-    for value in model.graph.input:
-        tensor = value.type.tensor_type
-        sizes = ",".join(str(dim.dim_value) for dim in tensor.shape.dim)
-        inputs.append(f"{onnx.TensorProto.DataType.Name(tensor.elem_type).lower()}[{sizes}]")
-    operators = []
-    for node in model.graph.node:
-        values = (f"{a.name}={onnx.helper.get_attribute_value(a)}" for a in node.attribute)
-        operators.append(f"{node.op_type}({', '.join(values)})")
-    return f"{' '.join(inputs)} {' '.join(operators)}"
+    types = (value.type.tensor_type for value in model.graph.input)
+    shapes = ((one.elem_type, ",".join(str(dim.dim_value) for dim in one.shape.dim)) for one in types)
+    inputs = [f"{onnx.TensorProto.DataType.Name(kind).lower()}[{sizes}]" for kind, sizes in shapes]
+    value_of = onnx.helper.get_attribute_value
+    attributes = ((node.op_type, [f"{a.name}={value_of(a)}" for a in node.attribute]) for node in model.graph.node)
+    return " ".join([*inputs, *(f"{op_type}({', '.join(values)})" for op_type, values in attributes)])

@@ -25,7 +25,6 @@ from collage_evo.hardware.cores import gnu_openmp
 if TYPE_CHECKING:
     import onnx
 
-    from collage_evo.patterns.language import Pattern
 
 _STEM = "model"
 _PARAM, _BIN, _PLAN = f"{_STEM}.ncnn.param", f"{_STEM}.ncnn.bin", f"{_STEM}.ncnn.json"
@@ -51,11 +50,6 @@ class NcnnBackend(Backend):
             mend = "pip install --no-deps pnnx"
             return Probe(False, probe.version, reason=f"ncnn's converter pnnx is not installed: {mend}")
         return probe
-
-    def patterns(self) -> tuple[Pattern, ...]:
-        from collage_evo.patterns.common import general_patterns  # serving does not need it
-
-        return general_patterns()
 
     def supports_node(self, graph: Graph, node: Node) -> Support:
         return judge(graph, node)

@@ -49,7 +49,6 @@ from collage_evo.precision.quantise.marks import heavy_in_int8, written_in
 if TYPE_CHECKING:
     import onnx
 
-    from collage_evo.patterns.language import Pattern
 
 _PROVIDER = "CPUExecutionProvider"
 _KERNEL_TIME = "_kernel_time"
@@ -109,11 +108,6 @@ class OnnxRuntimeBackend(Backend):
         probe = probe_distribution("onnxruntime", "onnxruntime")
         with_gpu = probe_distribution("onnxruntime-gpu", "")
         return probe if probe.available or not with_gpu.available else with_gpu
-
-    def patterns(self) -> tuple[Pattern, ...]:
-        from collage_evo.patterns.common import general_patterns  # serving does not need it
-
-        return general_patterns()
 
     def supports_node(self, graph: Graph, node: Node) -> Support:
         if node.domain not in ("", "ai.onnx"):

@@ -54,7 +54,6 @@ from collage_evo.hardware.processor import level, this_machine
 if TYPE_CHECKING:
     import onnx
 
-    from collage_evo.patterns.language import Pattern
 
 _FILES = {"default": "model.blob", "bf16": "model.bf16.blob", "f16": "model.f16.blob", AS_IT_COMES: "model.own.blob"}
 """The compiled model, named after its precision."""
@@ -107,11 +106,6 @@ class OpenVinoBackend(Backend):
 
     def probe(self) -> Probe:
         return probe_distribution("openvino", "openvino")
-
-    def patterns(self) -> tuple[Pattern, ...]:
-        from collage_evo.patterns.common import general_patterns  # serving does not need it
-
-        return general_patterns()
 
     def supports_node(self, graph: Graph, node: Node) -> Support:
         if node.domain == COMPOSITE:

@@ -73,9 +73,6 @@ class Rows(Transform):
     def key(self, draft: Draft, nodes: NodeSet) -> str:
         return super().key(draft, nodes) + (" weights fit sums of pairs" if this_machine().saturates_int8 else "")
 
-    def losing(self, graph: Graph, nodes: NodeSet, ranges: Ranges) -> NodeSet:
-        return self.sites(graph, nodes, Data())
-
     def trial(self, graph: Graph, node: Node, ranges: Ranges) -> Trial:
         """The trial multiplies what the integers stand for, so that the model holds no second copy of the weights."""
         return Trial(instead=partial(_in_float32, opset=graph.opset))

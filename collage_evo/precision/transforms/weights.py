@@ -56,9 +56,6 @@ class Weights(Transform):
 
         draft.replace(nodes, self.arithmetic, packed)
 
-    def losing(self, graph: Graph, nodes: NodeSet, ranges: Ranges) -> NodeSet:
-        return self.sites(graph, nodes, Data())
-
     def trial(self, graph: Graph, node: Node, ranges: Ranges) -> Trial:
         """The trial uses the same operators as pieces do."""
         weights = graph.constants[node.inputs[1]]

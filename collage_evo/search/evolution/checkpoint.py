@@ -43,12 +43,9 @@ class Fingerprint:
 
     def difference(self, other: Fingerprint) -> str:
         """What ``other`` changes, in words; empty when nothing."""
-        parts = []
-        for name in (field.name for field in fields(self)):
-            old, new = getattr(self, name), getattr(other, name)
-            if old != new:
-                parts.append(f"{name} was {_words(old)} and is now {_words(new)}")
-        return "; ".join(parts)
+        both = ((one.name, getattr(self, one.name), getattr(other, one.name)) for one in fields(self))
+        changed = (f"{name} was {_words(old)} and is now {_words(new)}" for name, old, new in both if old != new)
+        return "; ".join(changed)
 
 
 @dataclass(frozen=True)

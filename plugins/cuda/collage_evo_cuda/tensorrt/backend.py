@@ -28,7 +28,6 @@ from collage_evo_cuda.requirements import lacks_arithmetic, lacks_gpu
 if TYPE_CHECKING:
     import onnx
 
-    from collage_evo.patterns.language import Pattern
 
 _ENGINE = "model.engine"
 _DTYPES = frozenset({"float32", "int32", "int64", "bool"})
@@ -63,11 +62,6 @@ class TensorRtBackend(Backend):
 
     def declines(self, variant: Variant) -> str:
         return lacks_arithmetic(variant.arithmetic)
-
-    def patterns(self) -> tuple[Pattern, ...]:
-        from collage_evo.patterns.common import general_patterns  # serving does not need it
-
-        return general_patterns()
 
     def supports_node(self, graph: Graph, node: Node) -> Support:
         """Exclude operators that no region may have; TensorRT's parser decides about the rest of a region."""
