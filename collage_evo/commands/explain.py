@@ -209,12 +209,10 @@ def explain_region(run: Path, index: int) -> RegionExplanation:
     is_single = result.answer != "placement"
     nodes = graph.all_nodes if is_single else _nodes_named(graph, region.nodes, run)
     chosen = _chosen(graph, region, nodes, run)
-    answers = []
-    for backend in space.backends:
-        answer = _region_answer(space, nodes, backend, chosen)
-        if is_single:
-            answer = replace(answer, offers=tuple(_single_offers(result, backend, graph)))
-        answers.append(answer)
+    answers = [_region_answer(space, nodes, backend, chosen) for backend in space.backends]
+    if is_single:
+        pairs = zip(answers, space.backends, strict=True)
+        answers = [replace(one, offers=tuple(_single_offers(result, backend, graph))) for one, backend in pairs]
     return RegionExplanation(
         index,
         region.backend,

@@ -12,6 +12,7 @@ from collage_evo.genome.cost_model import Border, CostModel, Engine, bordering
 from collage_evo.genome.outcome import Terms
 from collage_evo.genome.space import SearchSpace
 from collage_evo.graph.ir.graph import Graph, members
+from collage_evo.multimap import multimap
 from collage_evo.patterns.match import Match
 from collage_evo.search.mixtures.measured import Mixture
 
@@ -53,13 +54,9 @@ def apportioned_ms(
 ) -> dict[int, float]:
     """The latencies of the mixtures that take less than ``best_ms``, which may be the answer, apportioned to their
     matches. ``matches``: all of the search."""
-    guessed, apportioned = guessed_ms(graph), dict[int, float]()
-    whole = sum(guessed)
-    for mixture in early:
-        latency_ms = mixture.outcome.latency_ms
-        if latency_ms is None or latency_ms >= best_ms:
-            continue
-        for match in (match for region in mixture.placement.regions for match in region.matches):
-            share = sum(guessed[node] for node in members(matches[match].nodes)) / whole
-            apportioned[match] = min(share * latency_ms, apportioned.get(match, math.inf))
-    return apportioned
+    guessed = guessed_ms(graph)
+    timed = ((one.placement.regions, one.outcome.latency_ms) for one in early)
+    faster = [(regions, ms) for regions, ms in timed if ms is not None and ms < best_ms]
+    ms_of = multimap((match, ms) for regions, ms in faster for region in regions for match in region.matches)
+    shares = {match: sum(guessed[node] for node in members(matches[match].nodes)) / sum(guessed) for match in ms_of}
+    return {match: shares[match] * min(each) for match, each in ms_of.items()}

@@ -7,14 +7,12 @@ from collections.abc import Callable
 from pathlib import Path
 
 from collage_evo.answer.answer import Proof
-from collage_evo.backends.registry import get_backend
 from collage_evo.backends.variants import Arithmetic, serves
-from collage_evo.errors import CollageError
 from collage_evo.policy import Policy
 from collage_evo.report.finished import goes_on
 from collage_evo.report.places import COMMAND, command, home_of
 from collage_evo.report.result import Accuracy, Result
-from collage_evo.report.words import format_engine, format_ms, format_ratio
+from collage_evo.report.words import format_engine, format_ms, format_ratio, known_backend
 
 WORTH = 1.05
 """A point that exceeds the budget is worth a sentence if it is so many times as fast as the answer."""
@@ -183,14 +181,9 @@ def advice(result: Result, directory: Path) -> list[str]:
 
 def _lower_precisions(result: Result) -> set[Arithmetic]:
     """Precisions that the run's libraries can compute in on its target, apart from float32."""
-    precisions: set[Arithmetic] = set()
-    for name in result.environment.get("backends", {}):
-        try:
-            variants = get_backend(name).variants
-        except CollageError:  # a result may come from a machine with other backends
-            continue
-        precisions |= {v.arithmetic for v in variants if not v.exact and serves(v, result.made_for)}
-    return precisions
+    backends = filter(None, map(known_backend, result.environment.get("backends", {})))
+    variants = (variant for backend in backends for variant in backend.variants)
+    return {one.arithmetic for one in variants if not one.exact and serves(one, result.made_for)}
 
 
 def held_out_bound(accuracy: Accuracy, error: float, known: float | None = None) -> float:

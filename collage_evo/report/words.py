@@ -7,6 +7,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import reduce
 
+from collage_evo.backends.base import Backend
 from collage_evo.backends.registry import get_backend
 from collage_evo.backends.select import arithmetic_of
 from collage_evo.backends.variants import DEFAULT, Arithmetic, engine_name, plain_name
@@ -67,10 +68,16 @@ class Part:
 
 def title(backend: str) -> str:
     """A library's name in its own spelling."""
+    known = known_backend(backend)
+    return (known and known.title) or backend
+
+
+def known_backend(name: str) -> Backend | None:
+    """The backend of that name; None for one that is not here: a result may come from a machine with others."""
     try:
-        return get_backend(backend).title or backend
-    except CollageError:  # a result may come from a machine with other backends
-        return backend
+        return get_backend(name)
+    except CollageError:
+        return None
 
 
 def arithmetic(backend: str, variant: str) -> Arithmetic:
@@ -97,11 +104,9 @@ def format_name(engine: str) -> str:
 def _way(backend: str, variant: str) -> str:
     """What distinguishes ``variant`` from the backend's first one of the same precision and device; empty for that
     one."""
-    try:
-        variants = get_backend(backend).variants
-    except CollageError:
+    if (known := known_backend(backend)) is None:
         return "" if variant == "default" else variant
-    plain = plain_name(variant)
+    plain, variants = plain_name(variant), known.variants
     its = next((candidate for candidate in variants if candidate.name == plain), None)
     if its is None:
         return plain.partition("-")[0]

@@ -60,15 +60,10 @@ class TabledIndices:
     def sites(self, graph: Graph) -> Iterator[NodeSet]:
         if Draft(graph).opset < _SINCE:
             return
-        sites = []
-        for node in graph.nodes:
-            lookup = _lookup(graph, node)
-            if lookup is None:
-                continue
-            nodes = _rowwise(graph, node)
-            if _worth(graph, lookup, nodes):
-                sites.append(nodes)
-        yield from sorted(set(sites), key=lambda nodes: -nodes.bit_count())
+        lookups = ((node, _lookup(graph, node)) for node in graph.nodes)
+        rowwise = ((lookup, _rowwise(graph, node)) for node, lookup in lookups if lookup is not None)
+        sites = {nodes for lookup, nodes in rowwise if _worth(graph, lookup, nodes)}
+        yield from sorted(sites, key=lambda nodes: -nodes.bit_count())
 
     def apply(self, graph: Graph, nodes: NodeSet) -> Replacement:
         lookup = _lookup(graph, graph.nodes[next(members(nodes))])

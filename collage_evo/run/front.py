@@ -104,21 +104,28 @@ class Scales:
 
         If no placement raced, the factor of the search is that of the single backends.
         """
-        baselines, search = list[Twice](), list[Twice]()
-        for baseline in measured:
-            first_ms, last_ms = baseline.outcome.latency_ms, raced.ms(baseline.name)
-            if first_ms is not None and last_ms is not None:
-                name = format_engine(baseline.backend, baseline.variant)
-                baselines.append(Twice(name, "at first", first_ms, last_ms))
-        for name, key in raced.keys.items():
-            evaluated, last_ms = tried.evaluated.get(key) if tried else None, raced.ms(name)
-            first_ms = evaluated.outcome.latency_ms if evaluated else None
-            if first_ms is not None and last_ms is not None:
-                what = "the answer" if name == raced.verdict.answer else "a placement"
-                search.append(Twice(what, "in the search", first_ms, last_ms))
+        baselines = _twice(
+            (format_engine(one.backend, one.variant), "at first", one.outcome.latency_ms, raced.ms(one.name))
+            for one in measured
+        )
+        words, known = {raced.verdict.answer: "the answer"}, tried.evaluated if tried else {}
+        search = _twice(
+            (words.get(name, "a placement"), "in the search", known[key].outcome.latency_ms, raced.ms(name))
+            for name, key in raced.keys.items()
+            if key in known
+        )
         of_baselines = median(one.ratio for one in baselines) if baselines else 1.0
         of_search = median(one.ratio for one in search) if search else of_baselines
         return cls(of_baselines, of_search, _changed([*search, *baselines]))
+
+
+def _twice(times: Iterable[tuple[str, str, float | None, float | None]]) -> list[Twice]:
+    """The things that have both times."""
+    return [
+        Twice(what, when, first, last)
+        for what, when, first, last in times
+        if first is not None and last is not None
+    ]
 
 
 def _changed(twice: Sequence[Twice]) -> str:
