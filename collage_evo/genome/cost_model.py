@@ -152,13 +152,12 @@ def flows(graph: Graph) -> tuple[Flow, ...]:
     outputs = set(graph.outputs)
     producers = [(name, -1) for name in graph.inputs if name not in graph.constants]
     producers += [(name, node.index) for node in graph.nodes for name in node.outputs if name]
-    result = []
-    for name, producer in producers:
-        readers = node_set(graph.consumers.get(name, ()))
-        returned = name in outputs and producer >= 0
-        if readers or returned:
-            result.append(Flow(name, graph.tensors[name].nbytes, producer, readers, returned))
-    return tuple(result)
+    read = {name: node_set(graph.consumers.get(name, ())) for name, _ in producers}
+    every = (
+        Flow(name, graph.tensors[name].nbytes, producer, read[name], name in outputs and producer >= 0)
+        for name, producer in producers
+    )
+    return tuple(flow for flow in every if flow.consumers or flow.is_output)
 
 
 def predict(moving: Iterable[Flow], placement: Placement, cost: CostModel) -> float:

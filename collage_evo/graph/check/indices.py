@@ -22,6 +22,7 @@ from collage_evo.graph.convert.static import STANDARD, inferred, reads
 from collage_evo.graph.ir.elements import IN_32_BITS
 from collage_evo.graph.ir.graph import Graph, GraphCache, Node, NodeSet, members
 from collage_evo.graph.ir.weights import bodies
+from collage_evo.multimap import multimap
 
 Limits = Mapping[str, tuple[int, int]]
 """For inputs of a model the least value, and one more than the greatest."""
@@ -81,11 +82,8 @@ def _read_exactly(nodes: Iterable[onnx.NodeProto]) -> set[str]:
 
 def joined(limits: Iterable[Limits]) -> dict[str, tuple[int, int]]:
     """The intersection of ``limits``."""
-    every: dict[str, tuple[int, int]] = {}
-    for name, (low, high) in ((name, pair) for each in limits for name, pair in each.items()):
-        least, most = every.get(name, (low, high))
-        every[name] = max(low, least), min(high, most)
-    return every
+    every = multimap(pair for each in limits for pair in each.items())
+    return {name: (max(low for low, _ in each), min(high for _, high in each)) for name, each in every.items()}
 
 
 @GraphCache

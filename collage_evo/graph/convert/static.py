@@ -151,9 +151,7 @@ def captures(node: onnx.NodeProto) -> set[str]:
     for body in bodies(node):
         defined = {value.name for value in body.input} | {tensor.name for tensor in body.initializer}
         defined |= {name for inner in body.node for name in inner.output}
-        read = {name for inner in body.node for name in inner.input if name} | {v.name for v in body.output}
-        for inner in body.node:
-            read |= captures(inner)
+        read = {name for inner in body.node for name in reads(inner)} | {value.name for value in body.output}
         captured |= read - defined
     return captured
 

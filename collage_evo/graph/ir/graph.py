@@ -243,23 +243,12 @@ class Graph:
 
     def boundary(self, nodes: NodeSet) -> tuple[tuple[str, ...], tuple[str, ...]]:
         """Tensors that enter ``nodes`` (no constants; by first use) and that leave it (by production)."""
-        entering: dict[str, None] = {}
-        leaving: list[str] = []
-        final = set(self.outputs)
-        for index in members(nodes):
-            node = self.nodes[index]
-            for name in node.inputs:
-                if name and name not in self.constants and not self._made_in(name, nodes):
-                    entering[name] = None
-            for name in node.outputs:
-                outside = any(not nodes >> user & 1 for user in self.consumers.get(name, ()))
-                if name and (outside or name in final):
-                    leaving.append(name)
-        return tuple(entering), tuple(leaving)
-
-    def _made_in(self, tensor: str, nodes: NodeSet) -> bool:
-        maker = self.producer.get(tensor)
-        return maker is not None and bool(nodes >> maker & 1)
+        chosen = [self.nodes[index] for index in members(nodes)]
+        made = {name: None for node in chosen for name in node.outputs if name}
+        read = {name: None for node in chosen for name in node.inputs if name and name not in made}
+        final, readers = set(self.outputs), self.consumers
+        leaving = [n for n in made if n in final or any(not nodes >> user & 1 for user in readers.get(n, ()))]
+        return tuple(name for name in read if name not in self.constants), tuple(leaving)
 
 
 def _union(sets: Sequence[NodeSet], nodes: NodeSet) -> NodeSet:

@@ -174,20 +174,14 @@ class _IndexBounds:
 
     def of(self, name: str) -> int | None:
         """The least number of entries among the tables that ``name`` indexes, or None if it indexes none."""
-        entries: list[int] = []
-        for node, position in self._uses(name):
-            if node.op_type in _INDEXED and position == 1:
-                entries.extend(self._entries(node))
-            elif node.op_type == "OneHot" and position == 0:
-                entries.extend(self._depths.get(node.input[1], ()))
+        entries = (one for node, position in self._uses(name) for one in self._entries(node, position))
         return min(entries, default=None)
 
     def compared_with(self, name: str) -> list[int]:
         """0, 1, the whole numbers that ``name`` is compared with, and their neighbours; nothing if it is not."""
-        constants: set[int] = set()
-        for node, position in self._uses(name):
-            if node.op_type in _COMPARISONS and len(node.input) == 2:
-                constants.update(self._whole(node.input[1 - position]))
+        uses = ((node, position) for node, position in self._uses(name) if node.op_type in _COMPARISONS)
+        others = (node.input[1 - position] for node, position in uses if len(node.input) == 2)
+        constants = {one for other in others for one in self._whole(other)}
         if not constants - {0, 1}:
             return []  # a mask
         return sorted({0, 1} | {one + step for one in constants for step in (-1, 0, 1)})
@@ -252,7 +246,12 @@ class _IndexBounds:
         usual = values.dtype.kind in "iuf" and bool(np.isfinite(values).all())
         return [int(value) for value in values if int(value) == value] if usual else []
 
-    def _entries(self, node: onnx.NodeProto) -> list[int]:
+    def _entries(self, node: onnx.NodeProto, position: int) -> list[int]:
+        """The number of entries of the table that ``node`` indexes by its input number ``position``, if it does."""
+        if (node.op_type, position) == ("OneHot", 0):
+            return self._depths.get(node.input[1], [])
+        if node.op_type not in _INDEXED or position != 1:
+            return []
         shape = self.shapes.get(node.input[0], ())
         axis = next((attr.i for attr in node.attribute if attr.name == "axis"), 0)
         return [shape[axis]] if -len(shape) <= axis < len(shape) and shape[axis] > 0 else []
