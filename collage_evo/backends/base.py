@@ -238,11 +238,8 @@ class Backend(ABC):
 
     def supports(self, graph: Graph, nodes: NodeSet) -> Support:
         """Whether ``nodes`` together can be built as one piece."""
-        for index in members(nodes):
-            verdict = self.takes(graph, graph.nodes[index])
-            if not verdict:
-                return verdict
-        return YES
+        verdicts = (self.takes(graph, graph.nodes[index]) for index in members(nodes))
+        return next((verdict for verdict in verdicts if not verdict), YES)
 
     def environment(self, target: Target) -> Mapping[str, str]:
         """Environment variables that the library reads when it is first loaded, above all how its threads wait.

@@ -71,7 +71,7 @@ def rewritten_matches(
                 refusals += ((nodes, backend.name, rewrite.name, str(error)) for backend in libraries)
                 continue
             for backend in libraries:
-                if not (verdict := _takes(backend, part.graph)):
+                if not (verdict := takes_whole(backend, part.graph)):
                     refusals.append((nodes, backend.name, rewrite.name, verdict.reason))
                     continue
                 every = part.graph.all_nodes
@@ -106,12 +106,11 @@ def _edits(
     return edits_of((variant.arithmetic, site), *numerics_in(graph, nodes & ~site, variant, ranges), sole)
 
 
-def _takes(backend: Backend, part: Graph) -> Support:
-    """Whether ``backend`` takes a whole rewritten piece. Its operators need not be connected."""
-    for node in part.nodes:
-        if not (verdict := backend.takes(part, node)):
-            return verdict
-    return backend.supports(part, part.all_nodes)
+def takes_whole(backend: Backend, graph: Graph) -> Support:
+    """Whether ``backend`` takes all of ``graph`` as one piece. Its operators need not be connected."""
+    verdicts = (backend.takes(graph, node) for node in graph.nodes)
+    refused = next((verdict for verdict in verdicts if not verdict), None)
+    return backend.supports(graph, graph.all_nodes) if refused is None else refused
 
 
 def with_epilogue(graph: Graph, site: NodeSet) -> NodeSet:

@@ -17,6 +17,7 @@ from collage_evo.genome.cost_model import Engine
 from collage_evo.graph.convert.extract import structural_hash
 from collage_evo.graph.ir.graph import Graph, NodeSet, members, union
 from collage_evo.graph.ir.roofline import Roofline, heavy_operators
+from collage_evo.multimap import multimap
 from collage_evo.patterns.match import Match
 
 ROUND = 16
@@ -76,27 +77,24 @@ def structures(
     If some engines run on an accelerator in addition to the host, matches there are tuned, with a bound from
     measurements there.
     """
-    others: dict[NodeSet, float] = {}
     pairs = zip(matches, table.standalone_ms, strict=True)
     costs = [(match, ms) for match, ms in pairs if not match.rewrites]
     tunable = [(match, ms) for match, ms in costs if ms < math.inf and (match.engine in off_host or not off_host)]
     roofline = Roofline.seen(graph, [(match.nodes, ms) for match, ms in tunable])
-    for match, ms in costs:
-        if match.backend != backend:
-            others[match.nodes] = min(ms, others.get(match.nodes, math.inf))
-    by_key: dict[str, Structure] = {}
-    for match, ms in tunable:
-        if match.backend != backend or heavy_operators(graph, match.nodes) > 1:
-            continue
-        key = structural_hash(graph, match.nodes)
-        if key in by_key:
-            by_key[key].places.append(match.nodes)
-            continue
-        apart = sum(others.get(1 << node, math.inf) for node in members(match.nodes))
-        other = min(others.get(match.nodes, math.inf), apart)
-        bound = roofline.bound_ms(graph, match.nodes)
-        by_key[key] = Structure(key, match.nodes, [match.nodes], ms, other, bound)
-    return list(by_key.values())
+    others = multimap((match.nodes, ms) for match, ms in costs if match.backend != backend)
+
+    def best(nodes: NodeSet) -> float:
+        return min(others.get(nodes, ()), default=math.inf)
+
+    own = ((match.nodes, ms) for match, ms in tunable if match.backend == backend)
+    light = ((nodes, ms) for nodes, ms in own if heavy_operators(graph, nodes) <= 1)
+    found = []
+    for key, alike in multimap((structural_hash(graph, nodes), (nodes, ms)) for nodes, ms in light).items():
+        nodes, ms = alike[0]
+        other = min(best(nodes), sum(best(1 << node) for node in members(nodes)))
+        places = [each for each, _ in alike]
+        found.append(Structure(key, nodes, places, ms, other, roofline.bound_ms(graph, nodes)))
+    return found
 
 
 def spend(

@@ -20,6 +20,7 @@ from collage_evo.backends.capabilities import closed_reason, refuses_shapes
 from collage_evo.backends.checks import numerics_in
 from collage_evo.backends.enumerate import propose, supported_nodes
 from collage_evo.backends.registry import require_importable
+from collage_evo.backends.rewritten import takes_whole
 from collage_evo.backends.variants import Arithmetic, Variant
 from collage_evo.errors import UnavailableError
 from collage_evo.extras import install
@@ -259,8 +260,7 @@ class Suite(contextlib.AbstractContextManager["Suite"]):
 
     def _of_whole(self, graph: Graph) -> tuple[list[Variant], str]:
         """The variants of ``graph`` as one piece that can run here, and why there is none."""
-        refused = (verdict for node in graph.nodes if not (verdict := self._backend.takes(graph, node)))
-        verdict = next(refused, self._backend.supports(graph, graph.all_nodes))
+        verdict = takes_whole(self._backend, graph)
         variants = self._here(self._backend.variants_of(graph, graph.all_nodes)) if verdict else []
         return variants, "" if variants else verdict.reason or "none of the variants can run here"
 
