@@ -169,10 +169,9 @@ def fall_back(run: RunContext, model: PreparedModel, backends: Backends) -> Deli
     if unsure and best is None:  # no session would load an answer with its pieces
         raise UnavailableError(f"{described}, as {unsure[0].title} needs: run without it (backends.use)")
     run.reporter.log(described)
-    least = dict[str, list[int]]()
-    if unsure:
-        smallest = min((feeds for feeds, _ in model.references), key=lambda feeds: sum(map(np.size, feeds.values())))
-        least = {name: list(np.shape(value)) for name, value in smallest.items()}
+    every = [{name: np.shape(value) for name, value in feeds.items()} for feeds, _ in model.references if unsure]
+    # A window is along one axis, so the least size of each is enough: no reference need have all.
+    least = {name: np.min([one[name] for one in every], axis=0).tolist() for name in (every[0] if every else ())}
     return Delivery(run.directory, run.target, signature, best.artifact if best else None, least)
 
 
