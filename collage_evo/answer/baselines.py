@@ -277,7 +277,7 @@ def measure_fallbacks(backends: Sequence[Backend], directory: Path, machine: Mac
 def describe_fallback(measured: Sequence[Baseline], best: Baseline | None, first: bool = False) -> str:
     """One line that names which of ``measured`` runs inputs of any other shapes, or ``first`` requests of a shape."""
     if best is not None and first:
-        return f"the first request of each shape runs in {best.name}, if the answer is in a library that refuses none"
+        return f"an answer in a library that does not refuse wrong shapes runs the first of each in {best.name}"
     if best is not None:
         return f"inputs of any other shapes run in {best.name}"
     why = "; ".join(f"{fallback.name}: {fallback.outcome.reason}" for fallback in measured)

@@ -13,6 +13,8 @@ from collage_evo.graph.prepare import PreparedModel
 from collage_evo.hardware.processor import level as held_level
 from collage_evo.precision.quantise.arithmetic import Arithmetic
 from collage_evo.report.result import Accuracy, FrontPoint, Latency, Result, SeedResult, ServingResult, Speeds, finite
+from collage_evo.report.sizes import LatencyBySize
+from collage_evo.report.words import title
 from collage_evo.run.budget import SEARCH_SKIPPED
 from collage_evo.run.context import RunContext
 from collage_evo.run.front import Raced, Scales, front_points, over_budget
@@ -34,6 +36,7 @@ from collage_evo.run.stages.held_out import HeldOut
 from collage_evo.run.stages.model import reports_errors
 from collage_evo.run.stages.threads import THREADS
 from collage_evo.runtime.artifact import read_artifact
+from collage_evo.runtime.runner import needs_proof
 from collage_evo.search.evolution.origin import Way
 
 BROKEN = "The answer exceeds the budget, which nothing that was measured meets: float32 is closest"
@@ -123,7 +126,7 @@ def run_result(
         changed=scales.changed,
         scales={"baselines": scales.baselines, "search": scales.search},
         call_ms=answer.call_ms,
-        by_size=replace(by_size, left_out=left_out) if (by_size := held_out.by_size) else None,
+        by_size=_by_size(held_out, answer, left_out),
         rival=verdict.rival,
         proof=verdict.proof,
     )
@@ -187,6 +190,16 @@ def _serving(baselines: Sequence[Baseline], verdict: Verdict, answer: Answer) ->
         peak_bytes, load_ms = (took.peak_bytes, took.load_ms) if took else (None, None)
         rows.append(ServingResult(name, size, peak_bytes, load_ms))
     return rows
+
+
+def _by_size(held_out: HeldOut, answer: Answer, left_out: tuple[str, ...]) -> LatencyBySize | None:
+    """Times by size of an answer for many sizes."""
+    if (found := held_out.by_size) is None:
+        return None
+    artifact = read_artifact(answer.artifact)
+    first = artifact.fallback.pieces[0].backend if artifact.fallback and needs_proof(artifact.program) else ""
+    served = f"{found.served}; the first request of each shape runs in {title(first)}" if first else found.served
+    return replace(found, served=served, left_out=left_out)
 
 
 def _running_notes(verdict: Verdict, answer: Answer) -> list[str]:

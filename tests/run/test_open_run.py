@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from pathlib import Path
+
 import numpy as np
 import onnxruntime as ort
 import pytest
@@ -9,6 +11,7 @@ import pytest
 import collage_evo
 from collage_evo.accuracy.samples import Sample
 from collage_evo.errors import InputError
+from collage_evo.models.builder import Builder
 from collage_evo.run.stages.samples import timed_samples
 from collage_evo.runtime.artifact import read_artifact
 from tests.support.models import open_rows
@@ -43,6 +46,17 @@ def test_the_answer_takes_every_shape_of_the_model(found: collage_evo.Result) ->
     with pytest.raises(InputError, match="x"):
         found.session.run(None, {"x": np.zeros((1, 3, 9), np.float32)})
     assert found.session.run(None, feeds(1, 2))[0].shape == (1, 2, 4), "a refused shape leaves the session usable"
+
+
+@pytest.mark.slow
+def test_the_summary_says_that_the_first_request_of_each_shape_runs_elsewhere(tmp_path: Path) -> None:
+    config = nested({**QUICK, "cache.dir": str(tmp_path / "cache"), "backends.use": ["openvino"]})
+    net = Builder("product")
+    x = net.input("x", ("batch", "length", 8))
+    model = net.model(net.op("Relu", net.op("MatMul", x, net.const(np.eye(8, dtype=np.float32)))))
+    inputs = [feeds(1, length) for length in LENGTHS]
+    found = collage_evo.optimize(model, inputs=inputs, config=config, out=tmp_path / "run")
+    assert "the first request of each shape runs in ONNX Runtime" in str(found).replace("\n    ", " ")
 
 
 def test_timed_shapes_have_weights_and_the_one_in_the_middle_of_the_time_comes_first() -> None:
