@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Collection, Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -14,7 +14,7 @@ from collage_evo.errors import InputError, UnavailableError
 from collage_evo.graph.load.data import read_npz, require_rows
 from collage_evo.hardware.slots import usable_cores
 from collage_evo.runtime.artifact import load_artifact, read_artifact
-from collage_evo.runtime.program import Program, Shapes
+from collage_evo.runtime.program import Piece, Program
 from collage_evo.runtime.session import Session
 from collage_evo.runtime.signature import Signature
 from collage_evo.runtime.timing import TimingSettings, measure
@@ -72,10 +72,10 @@ def bench_artifact(artifact: Path, inputs: Path | None, warmup: int, repeat: int
     contents = read_artifact(artifact)
     profiles, signature = contents.profiles, contents.signature
     settings = TimingSettings(warmup, repeat, min_seconds=0.0, max_seconds=float("inf"))
-    shapes = {profile.program.shapes for profile in profiles}
+    answers = [profile.program.pieces for profile in profiles]
     samples = [_feeds_of(inputs, signature)] if inputs else [random_feeds(profile.program) for profile in profiles]
     with load_artifact(artifact) as session:
-        return tuple(_bench(session, feeds, settings, shapes) for feeds in samples)
+        return tuple(_bench(session, feeds, settings, answers) for feeds in samples)
 
 
 def _feeds_of(inputs: Path, signature: Signature) -> Mapping[str, np.ndarray]:
@@ -86,7 +86,7 @@ def _feeds_of(inputs: Path, signature: Signature) -> Mapping[str, np.ndarray]:
 
 
 def _bench(
-    session: Session, feeds: Mapping[str, np.ndarray], settings: TimingSettings, shapes: Collection[Shapes]
+    session: Session, feeds: Mapping[str, np.ndarray], settings: TimingSettings, answers: Sequence[Sequence[Piece]]
 ) -> BenchReport:
     outputs = dict(zip(session.program.outputs, session.run(None, feeds), strict=True))
     session.feed(feeds)
@@ -108,7 +108,7 @@ def _bench(
         _types(outputs),
         tuple(zip(engines, np.median(profiles, axis=0).tolist(), strict=True)),
         max(0.0, timing.median_ms - float(np.median(profiles.sum(axis=1)))),
-        fallback=program.shapes not in shapes,
+        fallback=program.pieces not in answers,
         device_ms=None if by_events is None else float(np.median(by_events)),
     )
 

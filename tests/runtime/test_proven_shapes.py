@@ -24,6 +24,7 @@ from collage_evo.graph.reference.reference import Reference
 from collage_evo.models.builder import Builder
 from collage_evo.patterns.match import Placement, Region
 from collage_evo.runtime.artifact import Profile, load_artifact, write_artifact
+from collage_evo.runtime.bench import bench_artifact
 from collage_evo.runtime.program import Program
 from collage_evo.runtime.session import Session
 from collage_evo.runtime.signature import signature_of
@@ -176,6 +177,10 @@ def test_a_shape_below_the_least_checked_stays_with_the_fallback(tmp_path: Path)
             np.testing.assert_array_equal(session.run(None, image[size])[0], reference.run(image[size])[0])
             ran.append(session.program.pieces[0].backend)
     assert ran == ["onnxruntime", "openvino", "onnxruntime", "onnxruntime", "onnxruntime", "openvino"]
+    for size in (1, 9):
+        np.savez(tmp_path / f"{size}.npz", **image[size])
+        (report,) = bench_artifact(delivery.best, tmp_path / f"{size}.npz", 0, 1)
+        assert report.fallback == (size == 1)
 
 
 def test_an_artifact_without_the_fallback_is_not_served(tmp_path: Path, programs: tuple[Program, Program]) -> None:
