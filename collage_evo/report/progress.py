@@ -6,10 +6,11 @@ import inspect
 import math
 import sys
 import time
+from abc import ABC, abstractmethod
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from html import escape
-from typing import Any, Protocol, Self
+from typing import Any, Self
 
 from rich.console import Console, RenderableType
 from rich.progress import Progress, ProgressColumn, Task, TextColumn
@@ -124,34 +125,16 @@ class Course:
         return RUN_STAGES[:at], RUN_STAGES[at + 1 :]
 
 
-class Reporter(Protocol):
-    """Receiver of a stage's progress. Other threads may call ``log`` too."""
-
-    def expect(self, seconds: Mapping[Stage, float]) -> None:
-        """A run begins; ``seconds`` are expected durations of some of its stages."""
-
-    def ends_in(self, seconds: float) -> None:
-        """All the work ends in so many seconds, finished or not."""
-
-    def within(self, low: float, high: float) -> None:
-        """With several runs: the following is the share of all the work from ``low`` to ``high``."""
-
-    def stage(self, stage: Stage, total: float | None = None) -> None:
-        """A new stage begins; ``total`` is its amount of work, if known."""
-
-    def advance(self, amount: float = 1, note: str = "") -> None:
-        """``amount`` more is done."""
-
-    def log(self, text: str) -> None:
-        """A line for the log."""
-
-
-class _CourseReporter(Course):
+class Reporter(Course, ABC):
     """Progress that is shown when a stage begins, then at most every ``interval_s`` seconds."""
 
     def __init__(self, interval_s: float, clock: Callable[[], float]) -> None:
         super().__init__(clock)
         self._interval, self._last = interval_s, clock()
+
+    @abstractmethod
+    def log(self, text: str) -> None:
+        """A line for the log. Other threads may call this too."""
 
     def stage(self, stage: Stage, total: float | None = None) -> None:
         super().stage(stage, total)
@@ -184,7 +167,7 @@ class _CourseReporter(Course):
         """Nothing is open."""
 
 
-class LineReporter(_CourseReporter):
+class LineReporter(Reporter):
     """Plain lines: each stage, then at most one line of progress every ``interval_s`` seconds."""
 
     def __init__(
@@ -205,7 +188,7 @@ class LineReporter(_CourseReporter):
         self.log(f"{capitalised(self._work(note))} ({100 * self.fraction:.0f} %{self._left})")
 
 
-class BarReporter(_CourseReporter):
+class BarReporter(Reporter):
     """One bar for all of the work, with the stage, its results so far and the time left."""
 
     def __init__(self, console: Console | None = None) -> None:
@@ -233,7 +216,7 @@ class BarReporter(_CourseReporter):
         self._progress.stop()
 
 
-class NotebookReporter(_CourseReporter):
+class NotebookReporter(Reporter):
     """The same bar in the output of a notebook's cell, with the last line of the log below it."""
 
     def __init__(self) -> None:
@@ -277,7 +260,7 @@ work, and the approximate seconds of the rest.
 """
 
 
-class CallbackReporter(_CourseReporter):
+class CallbackReporter(Reporter):
     """Calls a function with all progress that the terminal would show, at most every ``interval_s`` seconds."""
 
     def __init__(
