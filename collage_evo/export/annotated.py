@@ -18,6 +18,7 @@ from collage_evo.graph.convert.origin import node_names
 from collage_evo.graph.convert.read import build_graph
 from collage_evo.graph.ir.graph import members
 from collage_evo.graph.load.files import read_model, save_model
+from collage_evo.models.builder import refill
 from collage_evo.patterns.match import Region
 from collage_evo.report.places import home_of
 from collage_evo.runtime.artifact import read_artifact
@@ -92,8 +93,7 @@ def annotate(model: onnx.ModelProto, pieces: tuple[Piece, ...], regions: tuple[R
             }
             properties = [prop for prop in nodes[name].metadata_props if prop.key not in notes]
             properties += [onnx.StringStringEntryProto(key=key, value=value) for key, value in notes.items()]
-            del nodes[name].metadata_props[:]
-            nodes[name].metadata_props.extend(properties)
+            refill(nodes[name].metadata_props, properties)
 
 
 def _precisions(model: onnx.ModelProto, regions: tuple[Region, ...]) -> dict[str, str]:

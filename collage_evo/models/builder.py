@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from typing import Any
 
 import numpy as np
@@ -69,8 +69,7 @@ class Builder:
         opsets = [helper.make_opsetid("", opset)]
         model = helper.make_model(graph, opset_imports=opsets, ir_version=IR_VERSION)
         inferred = typed(model, strict=True).graph
-        del model.graph.output[:]
-        model.graph.output.extend(inferred.output)
+        refill(model.graph.output, inferred.output)
         model.graph.value_info.extend(inferred.value_info)
         return model
 
@@ -97,3 +96,9 @@ def typed(model: onnx.ModelProto, strict: bool = False) -> onnx.ModelProto:
         elif tensor.name not in inputs:
             light.graph.input.append(helper.make_tensor_value_info(tensor.name, tensor.data_type, tensor.dims))
     return onnx.shape_inference.infer_shapes(light, strict_mode=strict, data_prop=True)
+
+
+def refill(field: Any, values: Iterable[Any]) -> None:
+    """Put ``values`` in place of all that the repeated ``field`` of a message has."""
+    del field[:]
+    field.extend(values)

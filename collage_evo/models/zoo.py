@@ -10,7 +10,7 @@ import onnx
 from onnx import numpy_helper, version_converter
 
 from collage_evo.errors import InputError
-from collage_evo.models.builder import IR_VERSION, OPSET
+from collage_evo.models.builder import IR_VERSION, OPSET, refill
 from collage_evo.models.weights import BATCHNORM_PARTS, batchnorm_part, generator, layer_weight, normal
 from collage_evo.multimap import multimap
 
@@ -34,8 +34,7 @@ def zoo_model(name: str, seed: int) -> onnx.ModelProto:
     # IR version 3 lists weights among the inputs; as true inputs they would not be constant.
     weights = {tensor.name for tensor in model.graph.initializer}
     inputs = [value for value in model.graph.input if value.name not in weights]
-    del model.graph.input[:]
-    model.graph.input.extend(inputs)
+    refill(model.graph.input, inputs)
     model.ir_version = IR_VERSION
     model = version_converter.convert_version(model, OPSET)
     model.graph.name = name
@@ -59,9 +58,8 @@ def fill_weights(model: onnx.ModelProto, seed: int) -> None:
         graph.initializer.append(numpy_helper.from_array(values, node.output[0]))
         used.add(node.output[0])
     initializers = [tensor for tensor in graph.initializer if tensor.name in used]
-    del graph.node[:], graph.initializer[:]
-    graph.node.extend(remaining)
-    graph.initializer.extend(initializers)
+    refill(graph.node, remaining)
+    refill(graph.initializer, initializers)
 
 
 class _Uses:

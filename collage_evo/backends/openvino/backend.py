@@ -141,6 +141,8 @@ class OpenVinoBackend(Backend):
 
     @returns_failures(_reason)
     def build(self, model: onnx.ModelProto, target: Target, variant: Variant, workdir: Path) -> Built | BuildFailure:
+        from collage_evo.graph.load.data import given_inputs  # serving does not need it
+
         core = _core()
         config = _config(target, variant)
         read = _read(core, model, variant)
@@ -150,7 +152,7 @@ class OpenVinoBackend(Backend):
         if not is_open and (problem := sizes_not_taken(read)):  # open inputs have only shapes that were proven
             return BuildFailure(f"openvino: {problem}", declined=True)
         compiled = core.compile_model(read, "CPU", config)
-        if len(compiled.inputs) != _given(model):
+        if len(compiled.inputs) != len(given_inputs(model)):
             return BuildFailure("openvino: it drops inputs that nothing reads", declined=True)
         if problem := _other_shapes(compiled.outputs, model) or other_precision(compiled, model):
             return BuildFailure(f"openvino: {problem}", declined=True)
@@ -293,12 +295,6 @@ def _type_of(port: Any) -> tuple[str, list[int] | None]:
     if shape.rank.is_dynamic:
         return np.dtype(port.element_type.to_dtype()).name, None
     return np.dtype(port.element_type.to_dtype()).name, [-1 if d.is_dynamic else d.get_length() for d in shape]
-
-
-def _given(model: onnx.ModelProto) -> int:
-    """Number of inputs without constants."""
-    constants = {tensor.name for tensor in model.graph.initializer}
-    return sum(value.name not in constants for value in model.graph.input)
 
 
 def _require_same_type(port: Any, array: np.ndarray) -> None:

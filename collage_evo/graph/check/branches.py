@@ -15,6 +15,7 @@ from collage_evo.graph.check.value_ranges import Values
 from collage_evo.graph.convert.static import STANDARD, inferred
 from collage_evo.graph.load.inputs import random_inputs
 from collage_evo.graph.reference.reference import Reference
+from collage_evo.models.builder import refill
 
 TRIED = 16
 """Random inputs to try for a branch that no other input took. Chosen."""
@@ -65,8 +66,8 @@ def taking_each_branch(
 def _only(model: onnx.ModelProto, names: Sequence[str]) -> onnx.ModelProto:
     """``model`` with the conditions ``names`` as its outputs."""
     copy = deepcopy(model)
-    del copy.graph.output[:]
-    copy.graph.output.extend(
-        onnx.helper.make_tensor_value_info(name, onnx.TensorProto.BOOL, None) for name in names
+    refill(
+        copy.graph.output,
+        [onnx.helper.make_tensor_value_info(name, onnx.TensorProto.BOOL, None) for name in names],
     )
     return copy

@@ -19,6 +19,7 @@ from collage_evo.digests import digest_of_lines
 from collage_evo.graph.convert.static import reads
 from collage_evo.graph.ir.graph import COMPOSITE, OPAQUE, Graph, GraphCache, Node, NodeSet, Tensor, members
 from collage_evo.graph.ir.weights import content_digest, is_placed
+from collage_evo.models.builder import refill
 
 _VALUE_LIMIT = 64
 """Integer constants up to this many elements are part of the structure: they are shapes, axes and bounds."""
@@ -206,9 +207,8 @@ def put_operators(model: onnx.ModelProto, protos: Iterable[onnx.NodeProto]) -> N
     read = {name for proto in operators for name in reads(proto)}
     outputs = {name for proto in operators for name in proto.output}
     types = [value for value in graph.value_info if value.name in outputs]
-    del graph.node[:], graph.value_info[:]
-    graph.node.extend(operators)
-    graph.value_info.extend(types)
+    refill(graph.node, operators)
+    refill(graph.value_info, types)
     unread = [place for place, tensor in enumerate(graph.initializer) if tensor.name not in read]
     for place in reversed(unread):  # in place: a list of the others would copy their weights
         del graph.initializer[place]
@@ -229,5 +229,4 @@ def _rename_body(body: onnx.GraphProto, outer: Mapping[str, str], prefix: str) -
     for value in (*body.input, *body.output, *body.value_info, *body.initializer):
         value.name = names.get(value.name, value.name)
     nodes = [renamed_node(node, names, f"{prefix}{place}_") for place, node in enumerate(body.node)]
-    del body.node[:]
-    body.node.extend(nodes)
+    refill(body.node, nodes)

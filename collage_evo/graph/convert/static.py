@@ -17,7 +17,7 @@ from onnx import TensorProto, helper, numpy_helper
 from collage_evo.graph.convert.observe import Observation
 from collage_evo.graph.ir.graph import OPAQUE, Tensor
 from collage_evo.graph.ir.weights import bodies
-from collage_evo.models.builder import typed
+from collage_evo.models.builder import refill, typed
 
 STANDARD = ("", "ai.onnx")
 BY_VALUE: Mapping[str, tuple[int, ...]] = {
@@ -141,8 +141,7 @@ def embed_constants(model: onnx.ModelProto, constants: Mapping[str, np.ndarray])
             graph.initializer.extend(numpy_helper.from_array(constants[name], name) for name in outputs)
         else:
             remaining.append(node)
-    del graph.node[:]
-    graph.node.extend(remaining)
+    refill(graph.node, remaining)
 
 
 def captures(node: onnx.NodeProto) -> set[str]:

@@ -25,9 +25,11 @@ from collage_evo.graph.ir.weights import (
     placed,
     weight_bytes,
 )
+from collage_evo.graph.load.data import given_inputs
 from collage_evo.graph.load.guess import complete_shapes
 from collage_evo.graph.load.shapes import check_shapes, dynamic_inputs, fix_shapes
 from collage_evo.models import PREFIX
+from collage_evo.models.builder import refill
 from collage_evo.models.builtin import make_builtin
 
 _AGAIN = "export or download it again"
@@ -193,11 +195,7 @@ def _set_weights_apart(model: onnx.ModelProto) -> None:
 
     An input with a default value, added to such a model, could not be fed either.
     """
-    graph = model.graph
-    constants = {weight.name for weight in graph.initializer}
-    inputs = [value for value in graph.input if value.name not in constants]
-    del graph.input[:]
-    graph.input.extend(inputs)
+    refill(model.graph.input, [*given_inputs(model).values()])
     model.ir_version = WEIGHTS_APART
 
 

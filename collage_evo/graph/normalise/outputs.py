@@ -7,6 +7,8 @@ from copy import deepcopy
 import onnx
 from onnx import helper
 
+from collage_evo.models.builder import refill
+
 
 def passed_through(graph: onnx.GraphProto) -> set[str]:
     """The outputs that are inputs. The caller has them already; libraries may leave such an output unwritten."""
@@ -25,8 +27,7 @@ def computed_outputs(model: onnx.ModelProto) -> onnx.ModelProto:
     copy = deepcopy(model)
     through = passed_through(copy.graph)
     remaining = [value for value in model.graph.output if value.name not in through]
-    del copy.graph.output[:]
-    copy.graph.output.extend(remaining)
+    refill(copy.graph.output, remaining)
     compute_constant_outputs(copy.graph)
     return copy
 

@@ -12,6 +12,7 @@ from collage_evo.errors import InputError, one_line
 from collage_evo.graph.ir.weights import bodies
 from collage_evo.graph.reference.noise import Noise, noise_of
 from collage_evo.graph.reference.reference import Reference
+from collage_evo.models.builder import refill
 
 _ROUNDOFF: Mapping[int, float] = {
     TensorProto.FLOAT: 2.0**-22,
@@ -117,8 +118,7 @@ class _Mover:
                     node.output[index] = self._name()
                     moves += self._move(node.output[index], name, types[name])
             nodes += [node, *moves]
-        del graph.node[:]
-        graph.node.extend(nodes)
+        refill(graph.node, nodes)
 
     def _move(self, source: str, target: str, kind: int) -> Iterator[NodeProto]:
         """Move floats. Whole numbers stay exact, as in every library: they may be counts or positions in an image."""

@@ -16,6 +16,7 @@ import onnx
 from onnx import TensorProto, helper, numpy_helper
 
 from collage_evo.graph.ir.graph import Graph
+from collage_evo.models.builder import refill
 from collage_evo.multimap import multimap
 from collage_evo.precision.quantise.rules import Range, Ranges, corrected_axis
 
@@ -77,8 +78,7 @@ class Observation:
         nodes = [node for name in graph.inputs for node in showing.get(name, ())]
         for node in graph.model.graph.node:
             nodes += [node, *(reader for name in node.output for reader in showing.get(name, ()))]
-        del model.graph.node[:]
-        model.graph.node.extend(nodes)
+        refill(model.graph.node, nodes)
         return model
 
 

@@ -14,6 +14,7 @@ import onnx
 
 from collage_evo.graph.convert.extract import canonical_names
 from collage_evo.graph.ir.graph import Graph, NodeSet, members
+from collage_evo.models.builder import refill
 from collage_evo.precision.quantise.arithmetic import Arithmetic
 from collage_evo.precision.transforms.catalogue import in_turn
 from collage_evo.precision.transforms.edits import Edits, precisions_in, sites_in
@@ -90,5 +91,4 @@ def structure_text(graph: Graph, nodes: NodeSet, edits: Edits) -> str:
 
 def _in_order(values: MutableSequence[onnx.ValueInfoProto], names: Sequence[str]) -> None:
     ordered = sorted(values, key=lambda value: names.index(value.name))
-    del values[:]
-    values.extend(ordered)
+    refill(values, ordered)

@@ -31,6 +31,7 @@ from collage_evo.graph.ir.operators import CONTRIBUTED, HEAVY
 from collage_evo.graph.ir.weights import is_heavy
 from collage_evo.graph.reference.distance import counted_distances, holds_labels
 from collage_evo.graph.reference.reference import Reference
+from collage_evo.models.builder import refill
 from collage_evo.multimap import multimap
 from collage_evo.precision.quantise.arithmetic import Arithmetic
 from collage_evo.precision.quantise.rules import Ranges
@@ -295,8 +296,7 @@ def _with_switches(graph: Graph, losing: Mapping[Transform, NodeSet], ranges: Ra
         protos += [*copies, *behind]
         if node.op_type in HEAVY and tried:
             weights.update({name: None for name in node.inputs[1:] if name in graph.constants})
-    del model.graph.node[:]
-    model.graph.node.extend(protos)
+    refill(model.graph.node, protos)
     constants.update({switch: np.array(False) for switch in switches})
     import_domains(model, {CONTRIBUTED: 1})
     model.graph.initializer.extend(numpy_helper.from_array(array, name) for name, array in constants.items())
