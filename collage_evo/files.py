@@ -150,3 +150,8 @@ def _sync(directory: Path) -> None:
         os.fsync(handle)
     finally:
         os.close(handle)
+
+
+def files_in(directory: Path) -> dict[str, Path]:
+    """Every file below ``directory``, by its name there."""
+    return {p.relative_to(directory).as_posix(): p for p in sorted(directory.rglob("*")) if p.is_file()}

@@ -155,7 +155,7 @@ def _shapes(
     if all(min(program.tensors[name].shape, default=0) >= 0 for name in program.inputs):
         if keys:
             raise InputError(f"{artifact} has fixed shapes: leave out --shapes")
-        return [{name: list(program.tensors[name].shape) for name in _static(program)}]
+        return [{name: list(program.tensors[name].shape) for name in program.inputs if program.tensors[name].static}]
     if keys or config.data.source is not None:
         found, _ = shapes_of_run(config.replacing("model", **keys), model_file(config))
         return found.profiles if isinstance(found, FixedShapes) else [found]
@@ -176,7 +176,3 @@ def _samples(
         random = run is not None and run.result.accuracy.random
         return samples, "that the run kept and its search has not seen" + (", random numbers" if random else "")
     return (), "of random numbers"
-
-
-def _static(program: Program) -> Sequence[str]:
-    return [name for name in program.inputs if program.tensors[name].static]

@@ -126,7 +126,7 @@ class KernelTuning:
         place = self.place(backend)
         records = self.cache / "tuning" / f"{backend.name}-{hashlib.sha256(place.encode()).hexdigest()[:16]}"
         with contextlib.ExitStack() as stack:
-            rounds = _Rounds(self, backend, records, stack, on_done)
+            rounds = _Rounds(self.machine, backend, records, stack, on_done)
             spent = spend(tunable, trials, rounds.tune, lambda: tuner.kernels(records), read_known(records, tunable))
         write_known(records, spent.known)
         seconds = time.monotonic() - begin if spent.new else 0.0
@@ -163,31 +163,24 @@ def write_known(records: Path, results: Mapping[str, Known]) -> None:
         write_json(records / KNOWN / key, Known, result)
 
 
+@dataclass
 class _Rounds:
     """Runs rounds of tuning, in a worker process that is started for the first."""
 
-    def __init__(
-        self,
-        tuning: KernelTuning,
-        backend: Backend,
-        records: Path,
-        stack: contextlib.ExitStack,
-        on_done: Callable[[int], None],
-    ) -> None:
-        self._tuning = tuning
-        self._backend = backend
-        self._records = records
-        self._stack = stack
-        self._on_done = on_done
+    machine: Machine
+    backend: Backend
+    records: Path
+    stack: contextlib.ExitStack
+    on_done: Callable[[int], None]
 
     @cached_property
     def _process(self) -> Process:
-        fresh_process = self._stack.enter_context(self._tuning.machine.exclusive())
-        return self._stack.enter_context(fresh_process())
+        fresh_process = self.stack.enter_context(self.machine.exclusive())
+        return self.stack.enter_context(fresh_process())
 
     def tune(self, structure: Structure, trials: int) -> tuple[str, ...] | None:
         """One round; None if it failed."""
-        job = TuneJob(structure.nodes, self._backend.name, str(self._records), trials)
-        answer = self._process.call(job, self._tuning.machine.timeout_s)
-        self._on_done(trials)
+        job = TuneJob(structure.nodes, self.backend.name, str(self.records), trials)
+        answer = self._process.call(job, self.machine.timeout_s)
+        self.on_done(trials)
         return None if isinstance(answer, Failure) else answer.kernels

@@ -14,6 +14,7 @@ from collage_evo.backends.base import Executable, Target
 from collage_evo.backends.registry import on_host
 from collage_evo.backends.select import arithmetic_of
 from collage_evo.backends.variants import Arithmetic
+from collage_evo.files import files_in
 from collage_evo.fitness.jobs import FallbackJob, Measured, PlacementJob, WholeJob
 from collage_evo.fitness.judging import ActiveClock, Estimate, all_exact
 from collage_evo.fitness.reference_run import ReferenceProcess, ReferenceRun, ReferenceSession, time_against, warm_up
@@ -206,7 +207,7 @@ class LoadedPieceCache:
             if key in self._loaded:
                 self._loaded.move_to_end(key)
                 return self._loaded[key][0]
-            size = _bytes_of(piece.directory)
+            size = sum(path.stat().st_size for path in files_in(piece.directory).values())
             self._make_room(size)
             executable = self._load(piece, program, target)
             if on_host(piece.backend, piece.variant):
@@ -218,7 +219,3 @@ class LoadedPieceCache:
     def _make_room(self, size: int) -> None:
         while self._loaded and size + sum(nbytes for _, nbytes in self._loaded.values()) > self._most_bytes:
             self._loaded.popitem(last=False)
-
-
-def _bytes_of(directory: Path) -> int:
-    return sum(path.stat().st_size for path in directory.rglob("*") if path.is_file())

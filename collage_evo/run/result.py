@@ -9,6 +9,7 @@ from dataclasses import astuple, replace
 from collage_evo.accuracy.judge import Quality
 from collage_evo.answer.answer import Verdict
 from collage_evo.answer.baselines import Baseline
+from collage_evo.files import files_in
 from collage_evo.graph.prepare import PreparedModel
 from collage_evo.hardware.processor import level as held_level
 from collage_evo.precision.quantise.arithmetic import Arithmetic
@@ -185,7 +186,7 @@ def _serving(baselines: Sequence[Baseline], verdict: Verdict, answer: Answer) ->
     rows, serving = [], verdict.final.serving
     ran = [(one.name, one.artifact, one.name) for one in baselines if one.outcome.latency_ms is not None]
     for name, artifact, contestant in (*ran, ("best", answer.artifact, verdict.answer)):
-        size = sum(path.stat().st_size for path in artifact.rglob("*") if path.is_file())
+        size = sum(path.stat().st_size for path in files_in(artifact).values())
         took = serving.get(contestant)
         peak_bytes, load_ms = (took.peak_bytes, took.load_ms) if took else (None, None)
         rows.append(ServingResult(name, size, peak_bytes, load_ms))

@@ -15,7 +15,7 @@ from collage_evo.backends.capabilities import StandsOnOthers
 from collage_evo.backends.variants import engine_name
 from collage_evo.codec import to_json
 from collage_evo.errors import InputError, OtherProcessor, UnavailableError
-from collage_evo.files import link_or_copy
+from collage_evo.files import files_in, link_or_copy
 from collage_evo.graph.ir.memory import plan_memory
 from collage_evo.hardware.memory import usable_memory
 from collage_evo.hardware.processor import this_machine
@@ -128,8 +128,7 @@ class Store:
         regions = []
         for index, piece in enumerate(program.pieces):
             target = f"{place}/{index:03d}_{piece.backend}"
-            for source in sorted(p for p in piece.directory.rglob("*") if p.is_file()):
-                name = source.relative_to(piece.directory).as_posix()
+            for name, source in files_in(piece.directory).items():
                 if name != BORDER:  # of the artifact from which the piece comes
                     self.put(source, f"{target}/{name}")
             self._write(f"{target}/{BORDER}", to_json(border_of(program.tensors, piece.inputs, piece.outputs)))

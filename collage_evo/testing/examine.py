@@ -19,6 +19,7 @@ import psutil
 from collage_evo.backends.base import Backend, BuildFailure, Built, Target
 from collage_evo.backends.variants import Variant
 from collage_evo.errors import CollageError, one_line
+from collage_evo.files import files_in
 from collage_evo.graph.check.nonfinite import lost, spoiled
 from collage_evo.graph.convert.read import build_graph
 from collage_evo.graph.ir.graph import Graph, Tensor
@@ -184,8 +185,7 @@ def _build(backend: Backend, piece: Piece, workdir: Path) -> tuple[Status, str]:
         return "declined", built.reason
     if before.SerializeToString(deterministic=True) != piece.model:
         return "failed", "build changed the model it was given"
-    present = {str(path.relative_to(workdir)) for path in workdir.rglob("*") if path.is_file()}
-    if present != set(built.files):
+    if (present := files_in(workdir).keys()) != set(built.files):
         return "failed", f"left the files {sorted(present)}, declared {sorted(built.files)}"
     return "passed", ""
 

@@ -17,7 +17,7 @@ from typing import IO, Any
 
 from collage_evo.digests import digest_of
 from collage_evo.errors import DamagedFile
-from collage_evo.files import reading
+from collage_evo.files import files_in, reading
 
 SLACK = 1 / 16
 """Share of the cache's bound that a process adds before it walks the whole cache again, which takes long."""
@@ -76,7 +76,7 @@ class PieceCache:
         """
         with reading(path / RECORD, "build the piece again"):
             record = json.loads((path / RECORD).read_bytes())
-            files = _files(path / FILES)
+            files = files_in(path / FILES)
             if files.keys() != record["files"].keys():
                 raise ValueError("there are other files")
             for name, file in files.items():
@@ -89,7 +89,7 @@ class PieceCache:
         """Move ``built``, a :meth:`workdir`, into the cache; if another process was first, its piece stays."""
         path = self.directory / key
         files, added, present = dict[str, dict[str, Any]](), 0, dict[tuple[int, str], Path]()
-        for name, file in _files(built).items():
+        for name, file in files_in(built).items():
             digest, size = digest_of(file), file.stat().st_size
             if size >= SAME_BYTES:
                 present = present or self._present()
@@ -172,11 +172,6 @@ class PieceCache:
                 shutil.rmtree(path, ignore_errors=True)
                 pieces_with.subtract(inodes)
                 total -= sum(size for inode, size in inodes if not pieces_with[inode, size])
-
-
-def _files(directory: Path) -> dict[str, Path]:
-    """Every file below ``directory``, by its name there."""
-    return {p.relative_to(directory).as_posix(): p for p in sorted(directory.rglob("*")) if p.is_file()}
 
 
 def _shares(file: Path, digest: str, other: Path | None) -> bool:

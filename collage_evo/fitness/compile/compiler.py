@@ -15,6 +15,7 @@ from collage_evo.backends.base import Backend, BuildFailure
 from collage_evo.backends.capabilities import TakesOpenShapes, by_values_reason, closed_reason, refuses_shapes
 from collage_evo.backends.registry import get_backend
 from collage_evo.errors import InputError
+from collage_evo.files import files_in
 from collage_evo.fitness.compile.cache import PieceCache
 from collage_evo.genome.failure import Failed, Failure, Fault
 from collage_evo.graph.check.indices import (
@@ -146,9 +147,8 @@ class Compiler:
         if isinstance(result, BuildFailure):
             self.cache.abandon(work)
             raise Failed(unbuilt(result))
-        for path in work.rglob("*"):
-            if path.is_file() and str(path.relative_to(work)) not in result.files:
-                path.unlink()
+        for name in files_in(work).keys() - result.files:
+            (work / name).unlink()
         return self.cache.put(key, work), version
 
 
