@@ -58,5 +58,6 @@ def apportioned_ms(
     timed = ((one.placement.regions, one.outcome.latency_ms) for one in early)
     faster = [(regions, ms) for regions, ms in timed if ms is not None and ms < best_ms]
     ms_of = multimap((match, ms) for regions, ms in faster for region in regions for match in region.matches)
-    shares = {match: sum(guessed[node] for node in members(matches[match].nodes)) / sum(guessed) for match in ms_of}
+    whole = sum(guessed)
+    shares = {match: sum(guessed[node] for node in members(matches[match].nodes)) / whole for match in ms_of}
     return {match: shares[match] * min(each) for match, each in ms_of.items()}

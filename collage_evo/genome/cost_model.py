@@ -153,11 +153,12 @@ def flows(graph: Graph) -> tuple[Flow, ...]:
     producers = [(name, -1) for name in graph.inputs if name not in graph.constants]
     producers += [(name, node.index) for node in graph.nodes for name in node.outputs if name]
     read = {name: node_set(graph.consumers.get(name, ())) for name, _ in producers}
-    every = (
-        Flow(name, graph.tensors[name].nbytes, producer, read[name], name in outputs and producer >= 0)
+    returned = {name for name, producer in producers if producer >= 0 and name in outputs}
+    return tuple(
+        Flow(name, graph.tensors[name].nbytes, producer, read[name], name in returned)
         for name, producer in producers
+        if read[name] or name in returned
     )
-    return tuple(flow for flow in every if flow.consumers or flow.is_output)
 
 
 def predict(moving: Iterable[Flow], placement: Placement, cost: CostModel) -> float:
