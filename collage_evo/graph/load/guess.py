@@ -99,8 +99,8 @@ def _assignments(axes: Sequence[Axis], sizes: Sequence[int], forced: Sequence[in
             yield {axis: special if axis in subset else size for axis in axes}
 
 
-def _subsets(axes: Sequence[Axis]) -> list[tuple[Axis, ...]]:
-    return [subset for count in (1, 2, 3) for subset in itertools.combinations(axes, count)]
+def _subsets(axes: Sequence[Axis]) -> Iterator[tuple[Axis, ...]]:
+    return itertools.chain.from_iterable(itertools.combinations(axes, count) for count in (1, 2, 3))
 
 
 def _weight_sizes(model: onnx.ModelProto) -> list[int]:
@@ -112,7 +112,7 @@ def _weight_sizes(model: onnx.ModelProto) -> list[int]:
 def _hints(model: onnx.ModelProto, shapes: Mapping[str, Sequence[int]]) -> dict[str, int]:
     """Sizes of named dimensions in the user's shapes."""
     tensors = {name: value.type.tensor_type for name, value in given_inputs(model).items() if is_tensor(value)}
-    given = [(tensors[name].shape.dim, shape) for name, shape in shapes.items() if name in tensors]
+    given = [(tensor.shape.dim, shapes[name]) for name, tensor in tensors.items() if name in shapes]
     sized = (pair for dims, shape in given for pair in zip(dims, shape, strict=False))
     return firsts((dim.dim_param, size) for dim, size in sized if dim.dim_param)
 
