@@ -26,8 +26,9 @@ class TakesOpenShapes(Protocol):
     """Whether pieces raise for shapes of inputs that they cannot take, also where positions counted from a shape lie
     outside of a table, and the next run is unaffected.
 
-    Other backends are no fallback, and get only shapes that the fallback has run: a session runs the first request of
-    each shape there. They take no piece in which a size depends on more than the shapes of the model's inputs.
+    Other backends are no fallback, and get only shapes that the fallback has run: a session also runs the first
+    request of each shape there. They take no piece in which a size depends on more than the shapes of the model's
+    inputs.
     """
 
 

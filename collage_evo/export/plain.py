@@ -58,7 +58,7 @@ def export_plain(run: Path, directory: Path) -> Exported:
         raise InputError(f"{directory} exists already: choose another --to, or remove it")
     if any(needs_proof(profile.program) for profile in artifact.profiles):
         raise InputError(
-            f"a library of the answer refuses no shapes, so a session runs the first request of each shape in "
+            f"a library of the answer refuses no shapes, so a session also runs the first request of each shape in "
             f"{artifact.fallback.pieces[0].backend if artifact.fallback else 'another'}, which plain files do not: "
             "serve the artifact, or run again without that library (backends.use)"
         )

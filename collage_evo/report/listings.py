@@ -70,7 +70,7 @@ def print_artifact(artifact: Artifact, selected: Selected | None = None) -> None
         _print_regions(profile.program, recorded_regions(profile.info, len(profile.program.pieces)))
     if artifact.fallback is not None:
         first = any(needs_proof(profile.program) for profile in artifact.profiles)
-        _line("the first request of each shape:" if first else "any other shapes:")
+        _line("the first request of each shape, for its errors:" if first else "any other shapes:")
         _print_regions(artifact.fallback)
 
 

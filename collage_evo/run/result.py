@@ -199,7 +199,7 @@ def _by_size(held_out: HeldOut, answer: Answer, left_out: tuple[str, ...]) -> La
         return None
     artifact = read_artifact(answer.artifact)
     first = artifact.fallback.pieces[0].backend if artifact.fallback and needs_proof(artifact.program) else ""
-    served = f"{found.served}; the first request of each shape runs in {title(first)}" if first else found.served
+    served = f"{found.served}; the first request of each shape also runs in {title(first)}" if first else found.served
     return replace(found, served=served, left_out=left_out)
 
 

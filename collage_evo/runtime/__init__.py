@@ -14,8 +14,8 @@ shapes of no profile it loads the fallback on first use: the whole model with op
 runs are the fastest over all profiles. First runs count, because a fallback gets new shapes, for which some
 libraries compile anew. Only libraries that refuse shapes (``TakesOpenShapes.refuses_shapes``)
 take part. Of a program for open inputs with a piece of another library, the fallback runs the first request of each
-shape. Pieces whose shapes are open have no buffers: they return what their library allocates. Sizes with one name
-in the user's file have to be equal.
+shape before the program does. Pieces whose shapes are open have no buffers: they return what their library
+allocates. Sizes with one name in the user's file have to be equal.
 
 Indices. ``graph/check/indices.py`` proves for each operator with indices, lengths, axes or shapes whether they stay
 inside whatever a request holds: ``index_uses.py`` has the operators, ``value_ranges.py`` the known ranges of values.

@@ -131,6 +131,18 @@ class Runner:
             raise
         self._caller.known = True
 
+    def prove(self, feeds: Mapping[str, Any]) -> None:
+        """Run once on ``feeds`` for the errors alone: what serves a request does not depend on earlier ones.
+
+        Raises:
+            InputError: the model cannot take these shapes, or one of the values.
+        """
+        try:
+            self.feed(feeds)
+            self.execute_here()
+        finally:
+            self.forget()
+
     def read(self, name: str) -> Any:
         """The present value of a tensor, owned by the caller: a fed input, or an output of the last run.
 

@@ -48,9 +48,10 @@ class Session(contextlib.AbstractContextManager["Session"]):
     for each thread that should run at the same time. After ``close`` it cannot run.
 
     Some libraries do not refuse shapes that the model cannot take. Of a program with such pieces for inputs of open
-    shapes, the fallback runs the first request of each shape, and raises for one that it cannot take. It runs all
-    with a size below ``least``: where a window is larger than its input, such libraries leave the output of another
-    run. Without a fallback the caller has to know that the model takes the shapes.
+    shapes, the fallback runs the first request of each shape before the program does, and raises for one that it
+    cannot take. It alone runs all with a size below ``least``: where a window is larger than its input, such
+    libraries leave the output of another run. Without a fallback the caller has to know that the model takes the
+    shapes.
 
     Args:
         programs: one for each profile, with equal names of inputs and outputs.
@@ -95,8 +96,6 @@ class Session(contextlib.AbstractContextManager["Session"]):
         self._all_arrays = all(tensor.dtype != OPAQUE for tensor in self._tensors.values())
         self._recent: dict[Any, Runner] = {}
         """The runner for shapes and dtypes that were fed, where all inputs are arrays."""
-        self._unproven: tuple[Any, Runner] | None = None
-        """The shapes and dtypes that were fed to the fallback first, and the runner for them once it has run."""
         self._closed = False
         LINEAGE.register(self)
 
@@ -167,8 +166,6 @@ class Session(contextlib.AbstractContextManager["Session"]):
                 self._inside = True
                 self._feed(values)
                 self._current.execute_here()
-                if self._unproven is not None:
-                    self._remember(*self._unproven)
                 return self._current.hand_over(names)
             finally:
                 try:
@@ -207,13 +204,7 @@ class Session(contextlib.AbstractContextManager["Session"]):
         Inputs of open shapes have no buffer: the session holds these until the next ``feed``. Where the fallback has
         to run shapes first, it does so here.
         """
-        values = self._values(feeds)
-        self._feed(values)
-        if self._unproven is not None:
-            self._current.execute_here()
-            self._current.forget()
-            self._remember(*self._unproven)
-            self._feed(values)
+        self._feed(self._values(feeds))
         self._current.hold()
 
     def _names(self, output_names: Sequence[str] | None) -> list[str]:
@@ -244,24 +235,22 @@ class Session(contextlib.AbstractContextManager["Session"]):
         if self._closed:
             closed()
         kinds = self._all_arrays and tuple([(value.shape, value.dtype) for value in values.values()])
-        runner, self._unproven = self._recent.get(kinds), None
+        runner = self._recent.get(kinds)
         if runner is None:
             runner = self._runner(values)
             runner.takes.require(values)
             if runner.needs_proof and self._fallback:
+                fallback = self._loaded_fallback()
                 if kinds and all(map(_reaches, values.values(), self._least)):
-                    self._unproven = kinds, runner
-                runner = self._loaded_fallback()
-            elif kinds:
-                self._remember(kinds, runner)
+                    fallback.prove(values)
+                else:
+                    runner, kinds = fallback, False
+            if len(self._recent) == RECENT:
+                self._recent.clear()
+            if kinds:
+                self._recent[kinds] = runner
         runner.feed(values)
         self._current = runner
-
-    def _remember(self, kinds: Any, runner: Runner) -> None:
-        """Let ``runner`` serve requests of these shapes and dtypes without a check."""
-        if len(self._recent) == RECENT:
-            self._recent.clear()
-        self._recent[kinds] = runner
 
     def _require_outside(self) -> None:
         """Require that this thread, which holds the lock, is not inside a run, from which a signal handler starts

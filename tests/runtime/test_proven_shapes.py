@@ -115,13 +115,13 @@ def test_a_shape_that_the_model_cannot_take_is_refused_each_time_and_the_next_ru
                 np.testing.assert_allclose(y, np.maximum(feed["x"], 0) @ feed["z"], rtol=1e-5)
 
 
-def test_the_first_run_of_a_shape_is_the_fallbacks_and_later_ones_are_not(programs: tuple[Program, Program]) -> None:
+def test_the_answer_to_the_first_request_of_a_shape_is_that_to_later_ones(programs: tuple[Program, Program]) -> None:
     with Session([programs[0]], TARGET, fallback=programs[1]) as session:
         ran = []
         for feed in (product(2, 4, 4), product(2, 4, 4), product(3, 4, 4), product(2, 0, 0), product(2, 0, 0)):
             session.run(None, feed)
             ran.append(session.program.pieces[0].backend)
-        assert ran == ["onnxruntime", "openvino", *["onnxruntime"] * 3], "empty ones stay there"
+        assert ran == [*["openvino"] * 3, *["onnxruntime"] * 2], "empty ones stay there"
         session.feed(product(7, 4, 4))
         session.execute()
         assert session.program.pieces[0].backend == "openvino", "what is measured"
@@ -173,10 +173,10 @@ def test_a_shape_below_the_least_checked_stays_with_the_fallback(tmp_path: Path)
     delivery = Delivery(tmp_path, TARGET, signature_of(model), fallback, least)
     reference, ran = Reference(model, 1), list[str]()
     with load_artifact(delivery.put(tmp_path / "openvino.collage")) as session:
-        for size in (9, 9, 1, 1, 4, 4):
+        for size in (9, 9, 1, 1, 4):
             np.testing.assert_array_equal(session.run(None, image[size])[0], reference.run(image[size])[0])
             ran.append(session.program.pieces[0].backend)
-    assert ran == ["onnxruntime", "openvino", "onnxruntime", "onnxruntime", "onnxruntime", "openvino"]
+    assert ran == ["openvino", "openvino", "onnxruntime", "onnxruntime", "openvino"]
     for size in (1, 9):
         np.savez(tmp_path / f"{size}.npz", **image[size])
         (report,) = bench_artifact(delivery.best, tmp_path / f"{size}.npz", 0, 1)
@@ -189,7 +189,7 @@ def test_an_artifact_without_the_fallback_is_not_served(tmp_path: Path, programs
         load_artifact(tmp_path / "a.collage")
     write_artifact(tmp_path / "b.collage", [Profile(programs[0])], TARGET, fallback=programs[1])
     feed = product(2, 4, 4)
-    for artifact, proven, backend in (("a", True, "openvino"), ("b", False, "onnxruntime"), ("b", True, "openvino")):
+    for artifact, proven in (("a", True), ("b", False), ("b", True)):
         with load_artifact(tmp_path / f"{artifact}.collage", proven=proven) as session:
             session.run(None, feed)
-            assert session.program.pieces[0].backend == backend
+            assert session.program.pieces[0].backend == "openvino"
