@@ -147,8 +147,8 @@ class Compiler:
         if isinstance(result, BuildFailure):
             self.cache.abandon(work)
             raise Failed(unbuilt(result))
-        for name in files_in(work).keys() - result.files:
-            (work / name).unlink()
+        for surplus in files_in(work).keys() - result.files:
+            (work / surplus).unlink()
         return self.cache.put(key, work), version
 
 
