@@ -23,6 +23,7 @@ from collage_evo.runtime.artifact import Profile, write_artifact
 from collage_evo.runtime.signature import signature_of
 from tests.cli.commands import collage
 from tests.runtime.helpers import CONVNET, TARGET, expected, image, whole
+from tests.support.typed import not_none
 
 PAGE = (Path(__file__).parents[1] / "docs/deploying.md").read_text()
 LICENCES = "\n".join(line for line in PAGE.partition("## Licences")[2].splitlines() if line.startswith("|"))
@@ -89,8 +90,7 @@ def test_the_model_of_triton_answers_each_request(folder: Path, monkeypatch: pyt
 def test_a_job_reads_what_compare_writes(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
     onnx.save(CONVNET, folder / "my_model.onnx")
     np.savez(folder / "samples.npz", **image(0))
-    command = re.search(r"python -m collage_evo (compare .*) > compare\.json", PAGE)
-    assert command is not None
+    command = not_none(re.search(r"python -m collage_evo (compare .*) > compare\.json", PAGE))
     done = collage(*command[1].split(), "--library", "onnxruntime", "--seconds", 1, cwd=folder)
     (folder / "compare.json").write_text(done.stdout)
     assert json.loads(done.stdout)["exit_code"] == done.returncode

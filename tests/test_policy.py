@@ -69,8 +69,7 @@ def test_a_run_keeps_what_is_not_the_default_and_goes_on_with_it(tmp_path: Path)
     usual, other = configured(), configured("policy.race_level=0.9")
     for name, config, kept in (("usual", usual, None), ("other", other, {"race_level": 0.9})):
         start_run(tmp_path / name, config)
-        saved = yaml.safe_load((tmp_path / name / "config.yaml").read_text())
-        assert saved.get("policy") == kept
+        assert yaml.safe_load((tmp_path / name / "config.yaml").read_text()).get("policy") == kept
         assert reopen_run(tmp_path / name) == config
     with pytest.raises(ConfigError, match=r"policy\.race_level: a resumed run may only"):
         enlarge_budget(tmp_path / "other", reopen_run(tmp_path / "other"), ["policy.race_level=0.95"])

@@ -12,6 +12,7 @@ from collage_evo.statistics import (
     robust_deviation,
     share_interval,
 )
+from tests.support.typed import not_none
 
 
 def test_the_interval_holds_the_median_and_is_repeatable() -> None:
@@ -23,8 +24,7 @@ def test_the_interval_holds_the_median_and_is_repeatable() -> None:
 
 def test_the_interval_of_a_mean_is_that_of_the_normal_distribution_where_samples_are_many() -> None:
     values = np.random.default_rng(1).standard_normal(400)
-    found = bootstrap_interval(lambda drawn: values[drawn].mean(axis=1), len(values))
-    assert found is not None
+    found = not_none(bootstrap_interval(lambda drawn: values[drawn].mean(axis=1), len(values)))
     reach = 1.96 * values.std() / 20
     assert found == pytest.approx((values.mean() - reach, values.mean() + reach), abs=0.1 * reach)
 

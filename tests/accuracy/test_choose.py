@@ -26,8 +26,7 @@ shadowed, renamed = renamed, 1  # type: ignore[assignment]
 
 def test_a_function_of_a_module_is_loaded_again_by_its_file_and_name() -> None:
     assert name_of(mean_output) == f"{__file__}:mean_output"
-    sample = Sample({}, {}, {"p": np.array(3.0)})
-    assert load_metric(name_of(mean_output)).reference([sample]) == 3.0
+    assert load_metric(name_of(mean_output)).reference([Sample({}, {}, {"p": np.array(3.0)})]) == 3.0
 
 
 def test_a_name_stays_and_a_file_becomes_absolute() -> None:

@@ -11,6 +11,7 @@ import pytest
 from collage_evo.accuracy.invariance import LEAST, ROWS, UNRELATED, Invariance, Movement, measure_invariance
 from collage_evo.accuracy.samples import Sample
 from collage_evo.errors import InputError
+from tests.support.typed import not_none
 
 Feeds = Mapping[str, np.ndarray]
 TABLE = np.random.default_rng(0).standard_normal((50, 16)).astype(np.float32)
@@ -63,14 +64,10 @@ def texts(*lengths: int, kept: int | None = None) -> list[Sample]:
 def test_a_row_moves_if_a_scale_is_of_the_whole_tensor_and_not_if_each_row_has_its_own(samples: list[Sample]) -> None:
     float32, rows, tensor = (measure_invariance(run, samples, OPEN) for run in (in_float32, by_rows, by_tensor))
     for found in (float32, rows):
-        assert found.batch is not None
-        assert found.padding is not None
-        assert found.largest is not None
-        assert found.largest < LEAST
-    assert tensor.batch is not None
-    assert tensor.padding is not None
-    assert 0.001 < tensor.batch.mean <= tensor.batch.largest < 0.5
-    assert 0.001 < tensor.padding.mean <= tensor.padding.largest < 0.5
+        assert None not in (found.batch, found.padding)
+        assert not_none(found.largest) < LEAST
+    for moved in (not_none(tensor.batch), not_none(tensor.padding)):
+        assert 0.001 < moved.mean <= moved.largest < 0.5
     assert rows.holds(float32)
     assert not tensor.holds(float32)
 
@@ -90,8 +87,7 @@ def test_an_input_whose_second_size_is_fixed_is_never_padded() -> None:
 
     samples = [Sample({**one.feeds, "voice": np.ones((1, 1))}, {}, one.expected) for one in texts(1, 1, 6)]
     found = measure_invariance(with_voice, samples, {**OPEN, "voice": (-1, 1)})
-    assert found.padding is not None
-    assert found.padding.largest < LEAST
+    assert not_none(found.padding).largest < LEAST
 
 
 def test_what_has_no_open_batch_and_no_mask_of_open_length_is_not_run() -> None:

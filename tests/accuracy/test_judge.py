@@ -15,6 +15,7 @@ from collage_evo.accuracy.metric import Metric, RelativeError
 from collage_evo.accuracy.samples import Sample, Values
 from collage_evo.errors import InputError
 from collage_evo.statistics import net_share_interval
+from tests.support.typed import not_none
 
 ACCURACY = """
 import numpy as np
@@ -57,9 +58,7 @@ def classified(right: int, wrong: int) -> list[tuple[Sample, Values]]:
 
 
 def interval(found: Judgement) -> tuple[float, float]:
-    assert found.low is not None
-    assert found.high is not None
-    return found.low, found.high
+    return not_none(found.low), not_none(found.high)
 
 
 def relative(pairs: Pairs) -> float:
@@ -67,8 +66,7 @@ def relative(pairs: Pairs) -> float:
 
 
 def test_the_error_is_that_of_the_whole_set_or_of_the_worst_sample() -> None:
-    first = pair(np.array([3.5, 4.5]), np.array([3.5, 4.5]))
-    pairs = [first, pair(np.array([0.3, 0.4]), np.array([0.6, 0.8]))]
+    pairs = [pair(np.array([3.5, 4.5]), np.array([3.5, 4.5])), pair(np.array([0.3, 0.4]), np.array([0.6, 0.8]))]
     assert relative(pairs) == pytest.approx(0.5 / math.hypot(3.5, 4.5, 0.3, 0.4))
     assert judge(pairs, RelativeError(), "worst") == pytest.approx(1.0)
     found = judge_closely(pairs, RelativeError(), "worst")
@@ -146,8 +144,7 @@ def test_one_of_a_hundred_samples_keeps_a_budget_of_a_hundredth(tmp_path: Path) 
     assert 0.89 - 0.88 > 0.01, "in floats"
     pairs, counted = [*classified(right=88, wrong=1), *[pair(wrong, wrong)] * 11], metric(tmp_path, "accuracy")
     assert judge(pairs, counted) == judge_closely(pairs, counted).error == 0.01
-    worst = [pair(np.array([0.89]), np.array([0.88]))]
-    assert judge(worst, metric(tmp_path, "first"), "worst") == 0.01
+    assert judge([pair(np.array([0.89]), np.array([0.88]))], metric(tmp_path, "first"), "worst") == 0.01
 
 
 def test_no_sample_moved_does_not_mean_that_none_would(tmp_path: Path) -> None:
@@ -157,8 +154,7 @@ def test_no_sample_moved_does_not_mean_that_none_would(tmp_path: Path) -> None:
 
 
 def test_a_drop_that_is_no_count_has_the_interval_of_its_own_spread(tmp_path: Path) -> None:
-    rng = np.random.default_rng(0)
-    moved = 1.3e-5 + 4e-6 * rng.standard_normal(100)
+    moved = 1.3e-5 + 4e-6 * np.random.default_rng(0).standard_normal(100)
     pairs = [pair(np.array([3.5, 1.0]), np.array([3.5 + one, 1.0])) for one in moved]
     found = judge_closely(pairs, metric(tmp_path, "cosine"))
     low, high = interval(found)

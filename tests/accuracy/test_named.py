@@ -12,6 +12,7 @@ from collage_evo.accuracy.judge import Judgement, judge, judge_closely
 from collage_evo.accuracy.named import NAMED, usual_metrics
 from collage_evo.accuracy.samples import Sample, Values
 from collage_evo.errors import InputError
+from tests.support.typed import not_none
 
 Pair = tuple[Sample, Values]
 
@@ -40,16 +41,13 @@ def test_agreement_is_the_share_of_samples_whose_largest_output_stays() -> None:
     same, other = pair([[0.2, 0.8]], [[0.4, 0.6]]), pair([[0.2, 0.8]], [[0.6, 0.4]])
     found = judged("agreement", same, same, same, other)
     assert (found.score, found.reference_score, found.error, found.changed) == (0.75, 1.0, 0.25, 0.25)
-    assert found.low is not None
-    assert 0.0 < found.low < 0.01, "exact: Clopper and Pearson give 0.0063 for one of four"
+    assert 0.0 < not_none(found.low) < 0.01, "exact: Clopper and Pearson give 0.0063 for one of four"
     assert found.high == pytest.approx(0.8059, abs=1e-4)
-    whole = pair(np.array([1, 2, 3, 4]), np.array([1, 2, 3, 5]))
-    assert error("agreement", whole) == 0.25
+    assert error("agreement", pair(np.array([1, 2, 3, 4]), np.array([1, 2, 3, 5]))) == 0.25
     right, made = np.zeros((2, 1, 2, 2, 2))
     right[0, 1] = made[0, 1] = 1.0
     made[0, 0, 1, 1] = 2.0
-    images = pair(right, made)
-    assert error("agreement", images) == 0.25, "classes of images lie along the second axis"
+    assert error("agreement", pair(right, made)) == 0.25, "classes of images lie along the second axis"
 
 
 def test_cosine_is_of_rows_and_keeps_small_differences() -> None:
@@ -60,8 +58,7 @@ def test_cosine_is_of_rows_and_keeps_small_differences() -> None:
     assert error("cosine", turned) == pytest.approx(angle**2 / 2, rel=1e-3)
     assert error("cosine", pair([[0.0, 0.0]], [[0.0, 0.0]])) == 0.0
     assert error("cosine", pair([[0.0, 0.0]], [[0.0, 0.1]])) == 1.0
-    tokens = pair(np.eye(2)[None], np.array([[[1.0, 0.0], [1.0, 0.0]]]))
-    assert error("cosine", tokens) == pytest.approx(0.5)
+    assert error("cosine", pair(np.eye(2)[None], np.array([[[1.0, 0.0], [1.0, 0.0]]]))) == pytest.approx(0.5)
 
 
 def test_psnr_is_in_decibels_of_the_image_s_range_and_its_error_is_the_noise() -> None:
@@ -82,8 +79,7 @@ def test_text_is_read_greedily_without_repeats_and_blanks() -> None:
     assert error("text", pair(last, one_hot(1, 1, 3, 1, 3, 2, 3, 3))) == 0.0, "the blank may be the last class"
     steps_first = read.transpose(1, 0, 2)
     assert error("text", pair(steps_first, steps_first * 2)) == 0.0
-    two = np.concatenate([read, read])
-    assert error("text", pair(two, np.concatenate([read, last]))) == 0.5
+    assert error("text", pair(np.concatenate([read, read]), np.concatenate([read, last]))) == 0.5
     assert error("text", pair(np.array([4, 5, 6]), np.array([4, 5]))) == 1.0, "codes that are read already"
 
 
@@ -113,8 +109,7 @@ def test_the_least_cosine_is_that_of_the_worst_sample_whatever_its_length() -> N
         tokens, other = np.tile([1.0, 0.0], (1, steps, 1)), [math.cos(angle), math.sin(angle)]
         return pair(tokens, np.tile(other, (1, steps, 1)))
 
-    pairs = [turned(3, 0.0), turned(5, 0.2), turned(9, 0.1)]
-    found = judge_closely(pairs, NAMED["cosine"], "worst")
+    found = judge_closely([turned(3, 0.0), turned(5, 0.2), turned(9, 0.1)], NAMED["cosine"], "worst")
     assert found.error == found.worst == pytest.approx(1.0 - math.cos(0.2))
     assert found.beyond(0.01) == 1
 
@@ -131,8 +126,7 @@ def test_top_k_is_the_share_of_labels_among_the_largest_and_may_rise() -> None:
 
 def test_what_is_not_finite_is_wrong() -> None:
     for name in ("agreement", "cosine", "psnr", "text", "exact_match"):
-        broken = np.full((1, 3, 4), np.nan)
-        assert error(name, pair(one_hot(1, 2, 3), broken)) == math.inf, name
+        assert error(name, pair(one_hot(1, 2, 3), np.full((1, 3, 4), np.nan))) == math.inf, name
         assert error(name, pair(one_hot(1, 2, 3), one_hot(1, 2))) == math.inf, name
 
 

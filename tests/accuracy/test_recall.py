@@ -12,6 +12,7 @@ from collage_evo.accuracy.judge import judge, judge_closely
 from collage_evo.accuracy.losses import Pairs
 from collage_evo.accuracy.samples import Sample
 from collage_evo.errors import InputError
+from tests.support.typed import not_none
 
 RNG = np.random.default_rng(0)
 
@@ -51,9 +52,7 @@ def test_it_agrees_with_sorting_all_cosines_and_has_an_interval() -> None:
     kept = np.mean([len(one & other) / 10 for one, other in zip(nearest(right), nearest(made), strict=True)])
     found = judge_closely(pairs_of(right, made), load_metric("recall@10"))
     assert found.score == pytest.approx(kept)
-    assert found.low is not None
-    assert found.high is not None
-    assert 0.0 < found.low < found.error < found.high < 1.0
+    assert 0.0 < not_none(found.low) < found.error < not_none(found.high) < 1.0
 
 
 def test_vectors_of_a_batch_are_neighbours_too() -> None:

@@ -73,11 +73,10 @@ def machine(
 
 
 def backend(name: str, runs_any_model: bool = False, *variants: Variant, usual: Variant = DEFAULT) -> Backend:
-    made = variants or (DEFAULT,)
     fake = SimpleNamespace(
         name=name,
         runs_any_model=lambda variant: runs_any_model,
-        variants=made,
+        variants=variants or (DEFAULT,),
         declines=lambda variant: "",
         like_defaults=lambda device: usual,
     )
@@ -117,8 +116,7 @@ def test_a_backend_far_behind_is_not_tried_in_another_variant() -> None:
     both = (DEFAULT, Variant("other"))
     backends = [backend(name, name == "quick", *both) for name in ("quick", "slow", "hopeless", "endless")]
     found = measure_baselines(backends, Path("baselines"), here, TIMING, lambda baseline: None)
-    tried = [f"{job.backend} {job.variant}" for job in here.jobs]
-    assert tried == [
+    assert [f"{job.backend} {job.variant}" for job in here.jobs] == [
         *("quick default", "quick other", "slow default", "slow other", "hopeless default", "endless default")
     ]
     reasons = {one.name: one.outcome.reason for one in found}

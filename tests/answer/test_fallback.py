@@ -23,6 +23,7 @@ from collage_evo.runtime.artifact import load_artifact
 from tests.fitness.helpers import make_setting
 from tests.support.faults import WrongElsewhere, install_backend
 from tests.support.misoptimised import fails_when_fused
+from tests.support.typed import not_none
 
 RELU = onnx.parser.parse_model(
     '<ir_version: 9, opset_import: ["" : 18]> g (float[n, 4] x) => (float[n, 4] y) { y = Relu(x) }'
@@ -44,8 +45,7 @@ def test_what_is_wrong_for_other_shapes_is_no_fallback(
 ) -> None:
     for name, value in install_backend(tmp_path / "plugin", WrongElsewhere).items():
         monkeypatch.setenv(name, value)
-    setting = open_setting(tmp_path, RELU, (2, 4))
-    with Sandbox(setting, (), 2**33) as sandbox:
+    with Sandbox(open_setting(tmp_path, RELU, (2, 4)), (), 2**33) as sandbox:
         answer = sandbox.call(FallbackJob(backend, "default", str(tmp_path / "any.collage"), 2), 60.0)
     if backend == "onnxruntime":
         assert isinstance(answer, Measured)
@@ -66,8 +66,7 @@ def test_a_fallback_runs_without_optimisations_where_these_fail(tmp_path: Path) 
         machine.close()
     assert [one.name for one in found] == ["onnxruntime", "onnxruntime/unoptimised"]
     assert [one.outcome.ok for one in found] == [False, True]
-    best = best_fallback([found])
-    assert best is not None
+    best = not_none(best_fallback([found]))
     feeds = {"x": np.ones((3, 4, 1), np.float32)}
     with load_artifact(best.artifact) as session:
         np.testing.assert_array_equal(session.run(None, feeds)[0], reference_outputs(model, feeds)[0])

@@ -30,6 +30,7 @@ from tests.precision import nets
 from tests.precision.nets import net, ranges_of
 from tests.support.numerics import DYNAMIC, written_region
 from tests.support.processor import needs
+from tests.support.typed import not_none
 
 BACKENDS = [OnnxRuntimeBackend(), OpenVinoBackend()]
 needs_int8 = needs(Arithmetic.INT8)
@@ -40,9 +41,8 @@ def names(backend: Backend, graph: Graph) -> list[str]:
 
 
 def quantised(graph: Graph, variant: Variant) -> onnx.ModelProto:
-    assert variant.int8_form is not None
-    chosen = quantisable(graph, graph.all_nodes, variant.int8_form, variant.everything)
-    return quantised_region(graph, graph.all_nodes, chosen, ranges_of(graph), variant.int8_form)
+    chosen = quantisable(graph, graph.all_nodes, not_none(variant.int8_form), variant.everything)
+    return quantised_region(graph, graph.all_nodes, chosen, ranges_of(graph), not_none(variant.int8_form))
 
 
 @needs_int8
@@ -106,8 +106,7 @@ def test_variants_are_offered_where_they_differ(
 @pytest.mark.parametrize("backend", BACKENDS, ids=lambda backend: backend.name)
 def test_all_variants_of_a_base_have_the_same_int8_form(backend: Backend) -> None:
     for variant in backend.variants:
-        built = backend.variant(variant.base)
-        assert built.int8_form in (None, DYNAMIC)
+        assert backend.variant(variant.base).int8_form in (None, DYNAMIC)
         if variant.int8_form is not None:
             assert backend.int8_form(variant.base) is variant.int8_form
 
@@ -121,8 +120,7 @@ def test_without_ranges_only_dynamic_quantisers_take_part(backend: Backend) -> N
         found = piece_variants(backend, graph, graph.all_nodes, None, tolerance, ranges)
         return {variant.int8_form for variant in found}
 
-    static = backend.variant("int8").int8_form
-    assert static in offered(Arithmetic.INT8.roundoff, True)
+    assert backend.variant("int8").int8_form in offered(Arithmetic.INT8.roundoff, True)
     assert offered(Arithmetic.INT8.roundoff, False) <= {None, DYNAMIC}
     assert offered(Arithmetic.INT8.roundoff / 2, True) == {None}
 

@@ -43,8 +43,7 @@ needs_both = needs(Arithmetic.INT8, Arithmetic.BFLOAT16)
 
 
 def model_of(numerics: Numerics) -> onnx.ModelProto:
-    ranges = ranges_of(GRAPH)
-    return written_region(GRAPH, GRAPH.all_nodes, numerics, ranges, BACKEND.int8_form("default"))
+    return written_region(GRAPH, GRAPH.all_nodes, numerics, ranges_of(GRAPH), BACKEND.int8_form("default"))
 
 
 @needs_both

@@ -25,8 +25,7 @@ def rows(border: Border) -> list[BorderSample]:
 
 
 def test_a_linear_border_is_found_again() -> None:
-    fitted = fit_borders(rows(Border(0.05, 0.3)), [A, B])
-    for border in fitted.values():
+    for border in fit_borders(rows(Border(0.05, 0.3)), [A, B]).values():
         assert border.fixed_ms == pytest.approx(0.05, rel=0.25)
         assert border.ms_per_mb == pytest.approx(0.3, rel=0.1)
 

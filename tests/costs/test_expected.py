@@ -36,8 +36,7 @@ def test_every_lower_precision_is_expected_to_be_faster(variant: str, arithmetic
     lower = partial(Match, backend="openvino", variant=variant, base="default")
     matches += [lower(1 << node, edits=numerics_of((arithmetic, 1 << node))) for node in heavy]
     terms = {Objective.ERROR: (0.0,) * len(nodes) + (1e-6,) * len(heavy)}
-    baseline_ms = {("openvino", "default"): 10.0}
-    space = expected_space(GRAPH, Matches(tuple(matches), {}), terms, baseline_ms)
+    space = expected_space(GRAPH, Matches(tuple(matches), {}), terms, {("openvino", "default"): 10.0})
     ((_, placement),) = mixtures_at(space, space.engines, BUDGET, (0.95,))
     (region,) = placement.regions
     assert nodes_in(region.numerics, arithmetic) == sum(1 << node for node in heavy)

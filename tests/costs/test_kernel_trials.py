@@ -57,8 +57,7 @@ def test_where_there_is_a_device_matches_there_are_tuned_against_its_own_bound()
 
 def test_earlier_trials_count_and_a_second_run_tunes_nothing() -> None:
     bench = Bench()
-    found = [structure("a", 1, 2.0, 2.0, 1.0)]
-    first = spend(found, 20, bench.tune, bench.on_record, {})
+    first = spend([structure("a", 1, 2.0, 2.0, 1.0)], 20, bench.tune, bench.on_record, {})
     again = spend([structure("a", 1, 2.0, 2.0, 1.0)], 20, bench.tune, bench.on_record, first.known)
     assert (first.new, again.new, again.trials, len(bench.rounds)) == (20, 0, 20, 2)
     more = spend([structure("a", 1, 2.0, 2.0, 1.0)], 25, bench.tune, bench.on_record, again.known)

@@ -89,8 +89,7 @@ def test_what_is_not_compiled_when_time_is_over_stays_unknown(tmp_path: Path) ->
 
 def test_one_engine_tells_when_the_others_are_given_up(tmp_path: Path) -> None:
     here = machine(tmp_path)
-    costs = known(meter(here, tmp_path), [CONV, replace(CONV, variant="nchw"), RELU])
-    costs.measure([0, 1, 2], lambda _: None)
+    known(meter(here, tmp_path), [CONV, replace(CONV, variant="nchw"), RELU]).measure([0, 1, 2], lambda _: None)
     asked = [(job.region.nodes, job.region.variant, job.give_up_ms) for job in timed(here)]
     assert asked == [(1, "default", math.inf), (2, "default", math.inf), (1, "nchw", 4 * 5.0)]
 

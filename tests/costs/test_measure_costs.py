@@ -167,8 +167,7 @@ def test_a_match_that_fails_has_its_reason_and_no_cost() -> None:
 
 def test_what_contains_a_match_that_failed_takes_no_part() -> None:
     meter = Meter(GRAPH, lambda match: NO if match == Match(1, "quick") else true_ms(match))
-    matches = [*MATCHES, Match(0b11, "quick"), Match(0b110, "quick")]
-    _, space = surveyed(meter, matches)
+    _, space = surveyed(meter, [*MATCHES, Match(0b11, "quick"), Match(0b110, "quick")])
     assert [space.cost.usable(len(MATCHES)), space.cost.usable(len(MATCHES) + 1)] == [False, True]
 
 
@@ -272,8 +271,7 @@ def test_engines_of_measured_placements_are_profiled_first_whatever_time_it_take
 @pytest.mark.parametrize("base", ["default", ""])
 def test_what_never_ran_the_whole_model_is_profiled_in_turn_with_the_best_of_its_family(base: str) -> None:
     matches = [*MATCHES, *variant_of("half", base=base), *variant_of("tiny")]
-    baseline_ms = {QUICK: 9.0, ("quick", "half"): 4.0, SLOW: 9.0}
-    _, asked, needed = profiled(matches, baseline_ms=baseline_ms)
+    _, asked, needed = profiled(matches, baseline_ms={QUICK: 9.0, ("quick", "half"): 4.0, SLOW: 9.0})
     assert {one.engine[1] for one in asked[:needed]} == ({"half", "tiny"} if base else {"half"})
 
 
@@ -358,8 +356,7 @@ def test_regions_on_other_backends_are_timed_behind_the_kernels_the_largest_firs
     assert meter.asked[-len(asked) :] == asked
     work = [multiply_adds(GRAPH, match.nodes) for match in asked]
     assert work == sorted(work, reverse=True)
-    cover = cheapest_covers(space).covers[0].matches
-    chosen = map(space.matches.__getitem__, cover)
+    chosen = map(space.matches.__getitem__, cheapest_covers(space).covers[0].matches)
     assert {match.variant for match in chosen if match.backend == "standing"} == {"good"}
 
 

@@ -165,8 +165,7 @@ def test_a_library_tells_what_its_kernels_take_while_the_whole_region_runs(backe
 
 def test_a_quantiser_that_was_fused_before_its_reader_is_not_its_readers_work() -> None:
     graph = products([4, 8, 8])
-    ranges = dict.fromkeys(graph.tensors, Range(0.0, 1.0))
-    model = quantised_region(graph, 0b11, 0b11, ranges, INPUTS)
+    model = quantised_region(graph, 0b11, 0b11, dict.fromkeys(graph.tensors, Range(0.0, 1.0)), INPUTS)
     quantisers = [node for node in model.graph.node if node.op_type == "QuantizeLinear"]
     heavy = [node for node in model.graph.node if node.op_type == "MatMul"]
     between = next(node for node in quantisers if heavy[0].output[0] in node.input)
@@ -192,8 +191,7 @@ def test_all_that_lays_out_a_convolution_is_its_work() -> None:
 
 def test_the_kernel_of_a_product_whose_bias_was_corrected_and_of_the_sum_behind_it_is_the_products_too() -> None:
     def product_and_sum(b: Builder) -> str:
-        product = b.op("MatMul", b.input("x", (4, 8)), b.const(weight(8, 8)))
-        return b.op("Add", product, b.const(weight(8)))
+        return b.op("Add", b.op("MatMul", b.input("x", (4, 8)), b.const(weight(8, 8))), b.const(weight(8)))
 
     graph = net(product_and_sum)
     model = quantised_region(graph, 0b11, 0b01, ranges_of(graph), INPUTS)

@@ -42,9 +42,8 @@ def test_what_was_compiled_ahead_is_what_is_timed(pool: WorkerPool) -> None:
         assert builders.build([CONV, RELU, CONV]) == {}
     built = pieces(pool)
     assert len(built) == 2
-    regions = (CONV.region, RELU.region)
     try:
-        (reply,) = pool.map([PlacementJob(regions, TimingSettings(1, 3, 0.001, 5.0), 1e9)])
+        (reply,) = pool.map([PlacementJob((CONV.region, RELU.region), TimingSettings(1, 3, 0.001, 5.0), 1e9)])
     finally:
         pool.close()
     assert reply.answer.times_ms

@@ -22,6 +22,7 @@ from collage_evo.hardware.target import Target
 from collage_evo.patterns.match import Placement, Region
 from tests.fitness.helpers import LONG_S, TIMING
 from tests.support.machine import setting_of
+from tests.support.typed import not_none
 
 NO = Failure(Fault.BUILD, "no")
 
@@ -107,10 +108,8 @@ def test_a_latency_is_as_measured_and_all_race_against_the_fastest_so_far() -> N
 def test_what_cannot_be_built_is_not_measured_and_says_why() -> None:
     pool = Pool()
     unbuilt, measured = evaluator(pool).evaluate([UNBUILT, FAST])
-    assert unbuilt is not None
-    assert unbuilt.reason == "build: no"
-    assert measured is not None
-    assert measured.ok
+    assert not_none(unbuilt).reason == "build: no"
+    assert not_none(measured).ok
     assert len(pool.jobs) == 1
 
 
@@ -246,8 +245,7 @@ def test_where_memory_lacks_nothing_is_compiled_while_a_placement_is_measured(in
 
 def test_a_compilation_keeps_its_turn_until_it_ends_whoever_left() -> None:
     turn, end = threading.Lock(), threading.Event()
-    compiling = cast("Builders", AtOnce({SLOW: end}))
-    with CompileAhead(compiling, [SLOW], 1, turn):
+    with CompileAhead(cast("Builders", AtOnce({SLOW: end})), [SLOW], 1, turn):
         while not turn.locked():
             time.sleep(0.001)
     assert turn.locked(), "the next generation would measure beside it"
@@ -279,8 +277,7 @@ def test_what_the_system_refuses_is_raised_and_leaves_nobody_waiting_for_a_turn(
 
 
 def test_what_is_wrong_does_not_end_a_search_that_found_nothing_yet() -> None:
-    measured = evaluator(Pool())
-    wrong, right, late = measured.evaluate([UNBUILT, FAST, SLOW], until=-math.inf)
+    wrong, right, late = evaluator(Pool()).evaluate([UNBUILT, FAST, SLOW], until=-math.inf)
     assert [one is not None and one.ok for one in (wrong, right, late)] == [False, True, False]
     assert late is None
 

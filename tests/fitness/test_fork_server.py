@@ -12,6 +12,7 @@ import psutil
 import pytest
 
 from collage_evo.fitness.fork_server import WorkerProcess, start_worker
+from tests.support.typed import not_none
 
 
 @pytest.fixture
@@ -25,8 +26,7 @@ def started(tmp_path: Path) -> Iterator[list[WorkerProcess]]:
 
 
 def server_of(worker: WorkerProcess) -> psutil.Process:
-    parent = psutil.Process(worker.pid).parent()
-    assert parent is not None
+    parent = not_none(psutil.Process(worker.pid).parent())
     return parent
 
 

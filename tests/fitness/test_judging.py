@@ -47,6 +47,7 @@ from tests.support.clock import install_clock
 from tests.support.faults import install_backend
 from tests.support.models import parse_graph
 from tests.support.rounding import ERROR, RoundingBackend
+from tests.support.typed import not_none
 
 SAMPLES = 6
 METRIC = """
@@ -101,9 +102,7 @@ def test_a_low_precision_has_its_error_over_all_samples_and_an_artifact_that_say
         judged = sandbox.call(JudgeJob(str(artifact), str(setting.files.search)), 60.0)
     assert isinstance(judged, Judgement)
     assert (judged.samples, judged.error) == (SAMPLES, pytest.approx(ERROR, rel=0.01))
-    assert judged.low is not None
-    assert judged.high is not None
-    assert judged.low <= judged.error <= judged.high
+    assert not_none(judged.low) <= judged.error <= not_none(judged.high)
 
 
 def test_rows_of_an_artifact_that_takes_any_batch_are_judged_in_a_batch(tmp_path: Path) -> None:
@@ -119,8 +118,7 @@ def test_rows_of_an_artifact_that_takes_any_batch_are_judged_in_a_batch(tmp_path
     assert isinstance(judged, Judgement)
     assert judged.error == 0.0
     assert judged.invariance.padding is None
-    assert judged.invariance.batch is not None
-    assert judged.invariance.batch.largest > 0.01, "the least number is that of all rows"
+    assert not_none(judged.invariance.batch).largest > 0.01, "the least number is that of all rows"
 
 
 class Given:
@@ -139,8 +137,7 @@ class Given:
 def test_few_samples_estimate_an_error_and_tell_whether_all_are_worth_it(setting: Setting, tmp_path: Path) -> None:
     judge = Judge(setting)
     session: Any = Given(judge)
-    estimate = judge.estimate(session, False)
-    assert estimate is not None
+    estimate = not_none(judge.estimate(session, False))
     assert estimate.error == pytest.approx(ERROR, rel=0.01)
     assert session.asked == FEW
     assert judge.over_samples(session, False, known=estimate.pairs) == pytest.approx(ERROR, rel=0.01)
@@ -283,8 +280,7 @@ def test_in_float32_rounding_excuses_as_many_choices_as_it_changes_and_none_at_e
     feeds = random_inputs(model, seed=1)
     expected = {"i": Reference(model).run(feeds)[0]}
     expected["i"][0, :changed] += 1
-    limits = Limits(1e-3, excused={"i": Noise(1.3, 0.05)})
-    setting = replace(make_setting(tmp_path), limits=limits)
+    setting = replace(make_setting(tmp_path), limits=Limits(1e-3, excused={"i": Noise(1.3, 0.05)}))
     write_references(setting.files.edges, [(feeds, expected)])
     with Session([whole_program(model, tmp_path)], TARGET) as session:
         with contextlib.nullcontext() if right else pytest.raises(Failed):

@@ -29,8 +29,7 @@ GRAPH = build_graph(chain(1))
 def compiled(folder: Path, target: Target, run: str = "", taken: list[str] | None = None) -> Path:
     """The directory of the first operator's files."""
     cache = PieceCache(folder / "cache", 2**30, run, (taken if taken is not None else []).append)
-    piece = Compiler(target, cache).region(GRAPH, Region(1, "onnxruntime", "default"))
-    return piece.directory
+    return Compiler(target, cache).region(GRAPH, Region(1, "onnxruntime", "default")).directory
 
 
 def test_unlike_processors_share_no_piece(tmp_path: Path) -> None:

@@ -20,6 +20,7 @@ from collage_evo.hardware.presence import AGAIN_S, Doing, Lookout, Note, Presenc
 from collage_evo.hardware.private import SHARED, machine_directory
 from collage_evo.hardware.slots import acquire_slot
 from tests.fitness.helpers import LONG_S, until
+from tests.support.typed import not_none
 
 HOLD_CORE = """
 import sys, time
@@ -46,8 +47,7 @@ def lookout(directory: Path, report: Callable[[str], None], **given: Any) -> Loo
 def test_who_waits_for_cores_hears_which_run_has_them_and_since_when(directory: Path) -> None:
     lines: list[str] = []
     with subprocess.Popen([sys.executable, "-c", HOLD_CORE], stdout=subprocess.PIPE, text=True) as other:
-        assert other.stdout is not None
-        assert other.stdout.readline() == "held\n"
+        assert not_none(other.stdout).readline() == "held\n"
         got: list[object] = []
         thread = threading.Thread(target=lambda: got.append(acquire_slot(((0,),), "mine")))
         with lookout(directory, lines.append):
@@ -92,8 +92,7 @@ def test_it_is_said_again_while_the_wait_lasts_but_not_all_the_time(directory: P
 
 def test_a_note_of_a_process_that_was_killed_counts_for_nothing_and_goes(directory: Path) -> None:
     with subprocess.Popen([sys.executable, "-c", HOLD_CORE], stdout=subprocess.PIPE, text=True) as other:
-        assert other.stdout is not None
-        other.stdout.readline()
+        not_none(other.stdout).readline()
         assert [note.run for note in present(directory)] == ["process 42 (runs/other)"]
         other.send_signal(signal.SIGKILL)
     assert list((directory / "present").iterdir())
@@ -102,8 +101,7 @@ def test_a_note_of_a_process_that_was_killed_counts_for_nothing_and_goes(directo
 
 
 def test_a_released_slot_leaves_no_note(directory: Path) -> None:
-    slot = acquire_slot(((0,),), "mine")
-    assert slot is not None
+    slot = not_none(acquire_slot(((0,),), "mine"))
     assert [(note.doing, note.cores) for note in present(directory)] == [(Doing.HAS_CORES, (0,))]
     slot.release()
     assert present(directory) == []

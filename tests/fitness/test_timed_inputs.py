@@ -31,8 +31,7 @@ def test_the_latency_is_the_weighted_one(monkeypatch: pytest.MonkeyPatch) -> Non
     session = Slept()
     monkeypatch.setattr(timing.time, "perf_counter", lambda: session.now)
     single = SingleSession(cast(Any, session))
-    inputs = TimedInputs(tuple({"x": np.array([seconds])} for seconds in (1.0, 4.0)), (0.75, 0.25))
-    single.feed(inputs)
+    single.feed(TimedInputs(tuple({"x": np.array([seconds])} for seconds in (1.0, 4.0)), (0.75, 0.25)))
     assert single.execute() == pytest.approx(1750.0), "ms"
 
 

@@ -67,8 +67,7 @@ def test_who_waits_for_cores_when_the_pool_is_closed_waits_no_longer(tmp_path: P
     config = Answered(make_setting(tmp_path), (0,), 2**30, 60.0, lambda job: Measured((1.0,), 0.0, 0.0))
     holder, waiting = WorkerPool(config), WorkerPool(config)
     assert not isinstance(next(holder.map([cost_job(3)])).answer, Failure)
-    closer = threading.Timer(0.3, waiting.close)
-    closer.start()
+    threading.Timer(0.3, waiting.close).start()
     (reply,) = waiting.map([cost_job(3)])
     assert isinstance(reply.answer, Failure)
     assert reply.answer.fault is Fault.CLOSED

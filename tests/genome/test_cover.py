@@ -115,8 +115,7 @@ def test_a_chain_goes_to_a_faster_device_where_that_is_worth_two_copies(fixed_ms
 def test_a_tensor_is_copied_once_however_many_read_it_there() -> None:
     """Four readers of one tensor: the copy is paid once, by whichever of them comes first."""
     space = on_two_devices(make_graph([[], [0], [0], [0], [0]]), 0.1, Copies(Border(1.5, 0), Border(0, 0)))
-    cover = cheapest_covers(space).covers[0]
-    assert cover.cost_ms == pytest.approx(1.5 + 0.5)
+    assert cheapest_covers(space).covers[0].cost_ms == pytest.approx(1.5 + 0.5)
     first_on_host = place([0, *(5 + node for node in range(1, 5))], space)
     assert space.predict(first_on_host) == pytest.approx(1.0 + 1.5 + 0.4)
 
@@ -134,8 +133,7 @@ def test_cycle_is_never_covered() -> None:
 
 
 def test_order_finishes_one_branch_before_the_next() -> None:
-    crossed = make_graph([[], [0], [], [2], [1], [3]])
-    assert narrow_order(crossed) in ([0, 1, 4, 2, 3, 5], [2, 3, 5, 0, 1, 4])
+    assert narrow_order(make_graph([[], [0], [], [2], [1], [3]])) in ([0, 1, 4, 2, 3, 5], [2, 3, 5, 0, 1, 4])
 
 
 def test_match_that_waits_is_reserved() -> None:

@@ -67,8 +67,7 @@ def test_decoding_is_total_and_encoding_canonical(seed: int) -> None:
     )
     placement = decode(genome, space)
     check_placement(space.graph, placement)
-    covered = sum(space.matches[m].nodes for r in placement.regions for m in r.matches)
-    assert covered == space.graph.all_nodes
+    assert sum(space.matches[m].nodes for r in placement.regions for m in r.matches) == space.graph.all_nodes
     canonical = encode(placement, space)
     assert decode(canonical, space) == placement
     assert [r.matches for r in decode(canonical, space).regions] == [r.matches for r in placement.regions]
@@ -99,8 +98,7 @@ def test_nodes_without_a_match_of_their_own() -> None:
             check_placement(graph, decode(Genome((a, b, a, b), (1, 1, 1)), space))
     overlap = (Match(0b0111, "a"), Match(0b1110, "b"), Match(0b0001, "b"))
     space = SearchSpace(graph, overlap, CostModel((1.0, 1.0, 1.0), borders))
-    placement = decode(Genome((0, 0, 0, 0), (1, 1, 1)), space)
-    check_placement(graph, placement)
+    check_placement(graph, decode(Genome((0, 0, 0, 0), (1, 1, 1)), space))
 
 
 def test_equal_neighbours_do_not_merge_around_another_engine() -> None:
@@ -284,8 +282,7 @@ def test_what_an_engine_alone_leaves_is_not_written_by_one_that_writes_more_but_
     plain = [Match(1 << node, "b", "default") for node in range(3)]
     heavy = [Match(1 << node, "b", "int8", base="default", edits=in_int8(1 << node)) for node in (0, 2)]
     every = Match(0b110, "b", "int8-all", base="default", edits=in_int8(0b110))
-    first = Match(1, "b", "int8-all", base="default", edits=in_int8(1))
-    matches = (*plain, *heavy, every, first)
+    matches = (*plain, *heavy, every, Match(1, "b", "int8-all", base="default", edits=in_int8(1)))
     families = {("b", "int8"): ("b", "default"), ("b", "int8-all"): ("b", "default")}
     borders = {match.engine: Border(0.0, 0.0) for match in matches}
     space = SearchSpace(graph, matches, CostModel((1.0,) * len(matches), borders, families=families))

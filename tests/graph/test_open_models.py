@@ -70,8 +70,7 @@ def up_to_positions(net: Net) -> str:
 def shape_of_few(net: Net) -> str:
     """The size of what a limit left, as a value."""
     few = net.cut(net.linear(net.x), net.ints(4))
-    share = net.op("Cast", net.size(few, 1), to=TensorProto.FLOAT)
-    return net.op("Div", net.linear(net.x), share)
+    return net.op("Div", net.linear(net.x), net.op("Cast", net.size(few, 1), to=TensorProto.FLOAT))
 
 
 def least_size_as_value(net: Net) -> str:
@@ -93,8 +92,7 @@ def ceiled(net: Net) -> str:
     """A share of the positions, rounded up."""
     size = net.op("Cast", net.length(), to=TensorProto.FLOAT)
     share = net.op("Ceil", net.op("Mul", size, net.const(np.float32(0.04))))
-    count = net.op("Cast", share, to=TensorProto.INT64)
-    return net.linear(net.cut(net.x, count))
+    return net.linear(net.cut(net.x, net.op("Cast", share, to=TensorProto.INT64)))
 
 
 def positions(net: Net) -> str:
@@ -129,8 +127,7 @@ def causal(net: Net) -> str:
 
 def sliced_mask(net: Net) -> str:
     """The usual mask of GPT-2, cut from a square of 64."""
-    square = net.const(np.tril(np.ones((64, 64), bool)))
-    mask = net.cut(net.cut(square, net.length(), 0), net.length(), 1)
+    mask = net.cut(net.cut(net.const(np.tril(np.ones((64, 64), bool))), net.length(), 0), net.length(), 1)
     scores = net.op("MatMul", net.linear(net.x), net.op("Transpose", net.x, perm=[0, 2, 1]))
     masked = net.op("Where", mask, scores, net.const(np.float32(-1e9)))
     return net.op("MatMul", net.op("Softmax", masked, axis=-1), net.linear(net.x))
@@ -302,8 +299,7 @@ def strided(net: Net) -> str:
 
 def last(net: Net) -> str:
     """The last position by its number."""
-    at = net.op("Sub", net.length(), net.ints(1))
-    return net.linear(net.op("Gather", net.linear(net.x), at, axis=1))
+    return net.linear(net.op("Gather", net.linear(net.x), net.op("Sub", net.length(), net.ints(1)), axis=1))
 
 
 def window(net: Net) -> str:

@@ -417,7 +417,6 @@ def test_an_open_model_keeps_the_names_of_its_sizes_and_one_digest_for_all_input
     inputs = [[{"x": np.ones((n, k), np.float32)} for n in sizes] for k, sizes in ((3, (2, 5)), (4, (7, 8, 9)))]
     first, other = (prepared(model, tmp_path, feeds=feeds, is_open=True) for feeds in inputs)
     assert first.digest == other.digest
-    again = prepared(first.original, tmp_path, feeds=inputs[1], is_open=True)
-    assert again.digest == first.digest
+    assert prepared(first.original, tmp_path, feeds=inputs[1], is_open=True).digest == first.digest
     (x,), (y,) = signature_of(first.original).inputs, signature_of(first.original).outputs
     assert (x.shape[0], y.shape[0]) == ("n", "n")

@@ -17,6 +17,7 @@ from collage_evo.hardware.cgroup import cpu_quota, memory_limit
 from collage_evo.hardware.memory import usable_memory
 from collage_evo.hardware.slots import describe_quota, usable_cores
 from collage_evo.run.context import usable
+from tests.support.typed import not_none
 
 V2 = "29 23 0:26 {top} /sys/fs/cgroup ro,nosuid shared:4 - cgroup2 cgroup rw,nsdelegate"
 V1 = "31 23 0:27 {top} /sys/fs/cgroup/cpu,cpuacct rw shared:5 - cgroup cgroup rw,cpu,cpuacct"
@@ -46,8 +47,7 @@ def eight_cores(monkeypatch: pytest.MonkeyPatch) -> None:
 def test_a_container_of_version_2_has_as_many_cores_as_its_quota_in_whole_ones(
     tmp_path: Path, quota: str, cores: int
 ) -> None:
-    root = system(tmp_path, V2, "0::/", {f"{GROUP}/cpu.max": quota})
-    assert usable_cores(root) == tuple(range(3, 3 + cores))
+    assert usable_cores(system(tmp_path, V2, "0::/", {f"{GROUP}/cpu.max": quota})) == tuple(range(3, 3 + cores))
 
 
 @pytest.mark.parametrize(("quota", "cores"), [("-1", 8), ("300000", 3), ("30000", 1)])
@@ -66,8 +66,7 @@ def test_the_tightest_of_a_group_and_its_ancestors_binds(
     tmp_path: Path, mine: str, parent: str, quota: float, file: str
 ) -> None:
     files = {f"{GROUP}/pod/c/cpu.max": mine, f"{GROUP}/pod/cpu.max": parent, f"{GROUP}/other/cpu.max": "1 100000"}
-    found = cpu_quota(system(tmp_path, V2, "0::/pod/c", files))
-    assert found is not None
+    found = not_none(cpu_quota(system(tmp_path, V2, "0::/pod/c", files)))
     assert (found.value, found.file) == (quota, tmp_path / GROUP / file)
 
 
@@ -79,8 +78,7 @@ def test_a_group_whose_folder_is_not_mounted_has_the_limits_of_the_mount(
     tmp_path: Path, top: str, cgroup: str
 ) -> None:
     root = system(tmp_path / "root", V2, cgroup, {f"{GROUP}/cpu.max": "200000 100000"}, top)
-    found = cpu_quota(root)
-    assert found is not None
+    found = not_none(cpu_quota(root))
     assert found.value == 2
 
 

@@ -14,6 +14,7 @@ from collage_evo.fitness.exclusive import ExclusiveTiming
 from collage_evo.hardware.presence import Doing, Presence, present
 from collage_evo.hardware.private import SHARED, machine_directory, open_private, own_directory
 from collage_evo.hardware.slots import acquire_slot
+from tests.support.typed import not_none
 
 
 @pytest.fixture
@@ -137,8 +138,7 @@ def test_who_gets_no_cores_for_a_file_that_is_none_holds_and_wants_none(director
     with pytest.raises(InputError, match=r"core-1\.lock"):
         acquire_slot(((0, 1),))
     assert not present(directory)
-    slot = acquire_slot(((0,),), timeout_s=0.0)
-    assert slot is not None
+    slot = not_none(acquire_slot(((0,),), timeout_s=0.0))
     slot.release()
 
 

@@ -35,8 +35,7 @@ def test_a_chain_has_two_to_eight_operators_and_takes_diamonds_whole() -> None:
     assert set(found(CHAIN, build_graph(b.model(gate)))) == {"Relu Sigmoid Mul", "Sigmoid Mul"}
     for _ in range(9):
         gate = b.op("Tanh", gate)
-    sizes = {name.count(" ") + 1 for name in found(CHAIN, build_graph(b.model(gate)))}
-    assert sizes == {2, 3, 4, 5, 6, 7, 8}
+    assert {name.count(" ") + 1 for name in found(CHAIN, build_graph(b.model(gate)))} == {2, 3, 4, 5, 6, 7, 8}
 
 
 def test_attention_is_found_with_its_scale_and_mask() -> None:

@@ -64,8 +64,7 @@ def test_matches_are_connected_and_convex(seed: int) -> None:
 
 
 def test_the_bound_is_kept_and_told() -> None:
-    graph = build_graph(chain(10))
-    found = enumerate_matches(graph, [Plain()], max_per_backend=25)
+    found = enumerate_matches(build_graph(chain(10)), [Plain()], max_per_backend=25)
     assert found.cut == ("plain",)
     assert len(found.matches) + len(found.rejected) == 25
 
@@ -105,8 +104,6 @@ def test_a_lower_precision_takes_part_when_the_tolerance_is_no_smaller_than_its_
 ) -> None:
     able = Processor("", "", frozenset({"avx512_bf16", "avx512_fp16"}))
     monkeypatch.setattr(checks, "this_machine", lambda: able)
-    graph = build_graph(CASES["conv_relu"]())
-    found = enumerate_matches(graph, [OpenVinoBackend()], tolerance).matches
+    found = enumerate_matches(build_graph(CASES["conv_relu"]()), [OpenVinoBackend()], tolerance).matches
     assert {match.variant for match in found} == variants
-    light = {match.variant for match in found if match.nodes == 0b10}
-    assert light == variants
+    assert {match.variant for match in found if match.nodes == 0b10} == variants

@@ -53,8 +53,7 @@ def test_what_is_fused_is_one_piece_with_one_way_out_and_at_most_one_heavy_opera
         assert 2 <= nodes.bit_count() <= 5
         assert not nodes & ~supported
         assert sum(kind >= OpKind.OUT_FUSABLE for kind in kinds) <= 1
-        leaving = {graph.producer[name] for name in graph.boundary(nodes)[1]}
-        assert leaving <= {max(members(nodes))}
+        assert {graph.producer[name] for name in graph.boundary(nodes)[1]} <= {max(members(nodes))}
 
 
 def image(b: Builder) -> str:

@@ -47,6 +47,5 @@ def test_a_region_its_halves_and_quarters() -> None:
     graph = build_graph(chain(8))
     found = [nodes.bit_count() for nodes in Regions(halvings=2).find(graph, graph.all_nodes)]
     assert found == [16, 8, 8, 4, 4, 4, 4]
-    middle = 1 << 4
-    split = list(Regions(halvings=0).find(graph, graph.all_nodes & ~middle))
+    split = list(Regions(halvings=0).find(graph, graph.all_nodes & ~(1 << 4)))
     assert [nodes.bit_count() for nodes in split] == [4, 11]

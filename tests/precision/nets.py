@@ -55,8 +55,7 @@ def attention(b: Builder) -> str:
 
 
 def attention_block(b: Builder) -> str:
-    scores = b.op("Softmax", attention(b), axis=-1)
-    return b.op("MatMul", scores, b.input("v", (1, 2, 8, 4)))
+    return b.op("MatMul", b.op("Softmax", attention(b), axis=-1), b.input("v", (1, 2, 8, 4)))
 
 
 def conv_relu(b: Builder) -> str:
@@ -74,8 +73,7 @@ def concat(b: Builder) -> str:
 
 
 def max_pool(b: Builder) -> str:
-    pooled = b.op("MaxPool", b.op("Relu", conv(b)), kernel_shape=[2, 2], strides=[2, 2])
-    return convolution(b, pooled, 8, 16)
+    return convolution(b, b.op("MaxPool", b.op("Relu", conv(b)), kernel_shape=[2, 2], strides=[2, 2]), 8, 16)
 
 
 def net(make: Callable[[Builder], str]) -> Graph:

@@ -46,16 +46,14 @@ def float16(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def test_what_nothing_writes_is_refused() -> None:
-    variant = Variant("f16-cast", Arithmetic.FLOAT16, base="default")
-    assert numerics_in(GRAPH, EVERYTHING, variant) == ()
+    assert numerics_in(GRAPH, EVERYTHING, Variant("f16-cast", Arithmetic.FLOAT16, base="default")) == ()
     with pytest.raises(InputError, match="nothing writes float16 into a region"):
         edited(LOW).model()
 
 
 @pytest.mark.usefixtures("float16")
 def test_matches_models_keys_and_shares_know_it() -> None:
-    variant = Variant("f16-cast", Arithmetic.FLOAT16, base="default")
-    assert numerics_in(GRAPH, EVERYTHING, variant) == LOW
+    assert numerics_in(GRAPH, EVERYTHING, Variant("f16-cast", Arithmetic.FLOAT16, base="default")) == LOW
     feeds, model = random_inputs(GRAPH, 0), edited(LOW).model()
     assert written_in(model, Arithmetic.FLOAT16) == {node.name for node in model.graph.node if node.op_type != "Cast"}
     assert len({edited(LOW).key, edited(in_bfloat16(EVERYTHING)).key, ""}) == 3

@@ -17,6 +17,7 @@ from collage_evo.precision.quantise.write import quantisation_key, quantised_reg
 from tests.precision import nets
 from tests.precision.nets import net, ranges_of
 from tests.support.numerics import BOTH, INPUTS
+from tests.support.typed import not_none
 
 Net = Callable[[Builder], str]
 EVERYWHERE = np.ones(())
@@ -26,14 +27,12 @@ def shift(graph: Graph, form: Int8Form, means: bool) -> float:
     """Norm of the mean error of each output channel where the input is its mean everywhere."""
     (name,) = graph.inputs
     shape = graph.tensors[name].shape
-    axis = corrected_axis(graph, graph.nodes[0])
-    assert axis is not None
+    axis = not_none(corrected_axis(graph, graph.nodes[0]))
     channels = np.linspace(-1.0, 1.5, shape[axis], dtype=np.float32)
     wide = channels.reshape([-1 if place == axis else 1 for place in range(len(shape))])
     feed = np.broadcast_to(wide, shape).copy()
     seen = {**ranges_of(graph), name: Range(-1.0, 1.5, tuple(channels.tolist()) if means else ())}
-    chosen = quantisable(graph, graph.all_nodes, form)
-    model = quantised_region(graph, graph.all_nodes, chosen, seen, form)
+    model = quantised_region(graph, graph.all_nodes, quantisable(graph, graph.all_nodes, form), seen, form)
     (found,), (exact,) = reference_outputs(model, {"i0": feed}), reference_outputs(graph.model, {name: feed})
     off = found - exact
     return float(np.linalg.norm(off.mean(tuple(place for place in range(off.ndim) if place != axis))))
@@ -77,5 +76,4 @@ def test_other_means_are_another_piece() -> None:
     seen = ranges_of(graph)
     other = {**seen, name: seen[name]._replace(means=tuple(mean + 1.0 for mean in seen[name].means))}
     given = (graph, graph.all_nodes, graph.all_nodes)
-    keys = {quantisation_key(*given, ranges, INPUTS) for ranges in (seen, other)}
-    assert len(keys) == 2
+    assert len({quantisation_key(*given, ranges, INPUTS) for ranges in (seen, other)}) == 2

@@ -42,8 +42,7 @@ EACH = [Arithmetic.INT8, Arithmetic.BFLOAT16, Arithmetic.INT8_WEIGHTS, Arithmeti
 @pytest.mark.parametrize("arithmetic", EACH)
 def test_what_a_body_alone_reads_is_there(arithmetic: Arithmetic) -> None:
     graph = chosen()
-    numerics = numerics_of((arithmetic, 0b1))
-    model = written_region(graph, graph.all_nodes, numerics, ranges_of(graph), INPUTS)
+    model = written_region(graph, graph.all_nodes, numerics_of((arithmetic, 0b1)), ranges_of(graph), INPUTS)
     onnx.checker.check_model(model, full_check=arithmetic not in (Arithmetic.INT8_BLOCKS, Arithmetic.INT8_ROWS))
     if arithmetic is Arithmetic.BFLOAT16:
         return  # the reference has no product in it
@@ -65,5 +64,4 @@ def test_weights_in_files_are_written_like_those_in_the_message(
     region = extract(heavy, heavy.all_nodes)
     assert any(map(weights.is_placed, region.graph.initializer))
     assert weights.inlined(region) == extract(graph, graph.all_nodes)
-    model = written_region(heavy, heavy.all_nodes, numerics, ranges_of(graph), INPUTS)
-    assert weights.inlined(model) == wanted
+    assert weights.inlined(written_region(heavy, heavy.all_nodes, numerics, ranges_of(graph), INPUTS)) == wanted

@@ -30,6 +30,7 @@ from collage_evo.precision.transforms.transform import Data
 from tests.precision.nets import ranges_of
 from tests.support.models import chain
 from tests.support.numerics import INPUTS, in_bfloat16, in_int8, writing_key, written_region
+from tests.support.typed import not_none
 
 GRAPH = build_graph(chain(3))
 """Convolutions, each with a Relu: nodes 0 to 5."""
@@ -94,8 +95,7 @@ def test_equal_regions_are_written_alike_and_keys_cover_what_is_written_where() 
     assert written(GRAPH, 0b1100).SerializeToString() == written(again, 0b1100).SerializeToString()
     asked = [(), in_bfloat16(0b1100), in_bfloat16(0b11), in_int8(0b11), BOTH]
     everything, ranges = GRAPH.all_nodes, ranges_of(GRAPH)
-    keys = {writing_key(GRAPH, everything, one, ranges, INPUTS) for one in asked}
-    assert len(keys) == len(asked)
+    assert len({writing_key(GRAPH, everything, one, ranges, INPUTS) for one in asked}) == len(asked)
     assert len({structure_text(GRAPH, everything, one) for one in asked}) == len(asked)
     assert structure_text(GRAPH, everything, in_int8(0b101)) == "|quantised 0,2", "what costs are kept under stays"
 
@@ -106,8 +106,7 @@ def test_labels_masks_and_old_operator_sets_stay_as_they_are() -> None:
     masked = b.op("Add", x, b.const(np.full(8, np.finfo(np.float32).min, np.float32)))
     b.op("Cast", b.op("Relu", masked), output="label", to=TensorProto.INT64)
     graph = build_graph(b.model("label"))
-    casts = transform_of(Arithmetic.BFLOAT16)
-    assert casts is not None
+    casts = not_none(transform_of(Arithmetic.BFLOAT16))
     low = casts.sites(graph, graph.all_nodes, Data())
     assert [node.op_type for node in graph.nodes if low >> node.index & 1] == ["Relu"]
     old = build_graph(b.model("label", opset=12))

@@ -138,8 +138,7 @@ def test_zero_is_in_every_range(
 
 def test_a_tensor_or_channel_of_zeros_has_a_scale() -> None:
     assert activation_scale(0.0, 0.0).scale == 1
-    weights = np.array([[0, 0], [1, -2]], np.float32)
-    np.testing.assert_allclose(weight_scales(weights, 0), [1, 2 / 127])
+    np.testing.assert_allclose(weight_scales(np.array([[0, 0], [1, -2]], np.float32), 0), [1, 2 / 127])
 
 
 def test_a_large_bias_over_tiny_weights_stays_in_int32() -> None:

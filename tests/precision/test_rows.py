@@ -42,8 +42,7 @@ def net(*shape: int, opset: int = 18) -> Graph:
     first, other = b.op("MatMul", x, b.const(weights(READ, MADE, 0))), b.const(weights(READ, MADE, 1))
     turned = b.const(weights(READ, MADE, 1).T.copy())
     second = b.op("Gemm", x, turned, b.const(bias), transB=1) if len(shape) == 2 else b.op("MatMul", x, other)
-    third = b.op("MatMul", b.op("Relu", first), b.const(weights(MADE, READ, 2)))
-    model = b.model(second, third)
+    model = b.model(second, b.op("MatMul", b.op("Relu", first), b.const(weights(MADE, READ, 2))))
     model.opset_import[0].version = opset
     return build_graph(model)
 
@@ -145,8 +144,7 @@ def test_a_tensor_is_rounded_once_for_all_products_that_read_it(shape: tuple[int
     assert not kinds["MatMul"] + kinds["Gemm"] + kinds["Reshape"]
     assert len({proto.name for proto in model.graph.node}) == len(model.graph.node)
     assert written_in(model, Arithmetic.INT8_ROWS) <= {proto.name for proto in model.graph.node}
-    single = written(graph, 1)
-    assert Counter(proto.op_type for proto in single.graph.node)["QuantizeLinear"] == 1
+    assert Counter(proto.op_type for proto in written(graph, 1).graph.node)["QuantizeLinear"] == 1
 
 
 def test_keys_tell_places() -> None:
@@ -154,8 +152,7 @@ def test_keys_tell_places() -> None:
     kinds = Arithmetic.INT8_ROWS, Arithmetic.INT8_BLOCKS
     asked = [numerics_of((kind, nodes)) for kind in kinds for nodes in (1, 2)]
     assert len({writing_key(graph, graph.all_nodes, one, {}, None) for one in asked}) == len(asked)
-    again = net(4, READ)
-    assert written(graph, 0b11).SerializeToString() == written(again, 0b11).SerializeToString()
+    assert written(graph, 0b11).SerializeToString() == written(net(4, READ), 0b11).SerializeToString()
 
 
 def test_infinity_is_not_lost() -> None:

@@ -74,8 +74,7 @@ def test_weights_have_a_scale_for_each_output_and_the_rest_is_float32() -> None:
 def test_what_is_written_is_near_and_takes_a_quarter_of_the_bytes(kind: Arithmetic) -> None:
     model = written(BOTH, kind, 0b101)
     exact = written(BOTH, kind, 0)
-    error = relative_error(run(model, BOTH), run(exact, BOTH)).relative
-    assert 1e-3 < error < 0.03
+    assert 1e-3 < relative_error(run(model, BOTH), run(exact, BOTH)).relative < 0.03
     assert model.ByteSize() < 0.6 * exact.ByteSize()  # two forms of the same weights, a quarter each
     assert written_in(model, kind) == {"n0_MatMul", "n2_Gemm"}
 

@@ -136,8 +136,7 @@ def test_zeros_around_an_image_are_added_to_integers(graph: Graph) -> None:
 
 @pytest.mark.parametrize("graph", LONG)
 def test_a_long_kernel_goes_along_a_column(graph: Graph) -> None:
-    model = written(graph, INPUTS)
-    assert (4, 2**12, 9, 1) in (tuple(tensor.dims) for tensor in model.graph.initializer)
+    assert (4, 2**12, 9, 1) in (tuple(tensor.dims) for tensor in written(graph, INPUTS).graph.initializer)
     assert "Reshape" not in operators(written(graph, BOTH)), "ONNX Runtime is as fast"
 
 
@@ -210,8 +209,7 @@ def test_a_convolution_between_quantisers_rounds_its_output_once(make: Net) -> N
 @pytest.mark.parametrize("make", [nets.gemm, nets.matmul])
 def test_dynamic_ranges_are_those_of_each_run(make: Net) -> None:
     graph = net(make)
-    chosen = quantisable(graph, graph.all_nodes, DYNAMIC)
-    model = quantised_region(graph, graph.all_nodes, chosen, {}, DYNAMIC)
+    model = quantised_region(graph, graph.all_nodes, quantisable(graph, graph.all_nodes, DYNAMIC), {}, DYNAMIC)
     assert operators(model) == ["DynamicQuantizeLinear", "MatMulIntegerToFloat"]
     for seed in (5, 6):
         right = reference_outputs(graph.model, random_inputs(graph, seed))
@@ -240,8 +238,7 @@ def test_a_tensor_is_quantised_once_for_all_its_readers() -> None:
 
 
 def test_what_only_passes_values_on_keeps_their_scale() -> None:
-    graph = net(nets.max_pool)
-    model = written(graph, BOTH, everything=True)
+    model = written(net(nets.max_pool), BOTH, everything=True)
     constants = {tensor.name: numpy_helper.to_array(tensor) for tensor in model.graph.initializer}
     quantisers = [node for node in model.graph.node if node.op_type == "QuantizeLinear"]
     scales = {node.output[0]: constants[node.input[1]] for node in quantisers}
@@ -251,14 +248,12 @@ def test_what_only_passes_values_on_keeps_their_scale() -> None:
 
 
 def test_the_sum_begun_by_a_convolution_is_not_rounded_on_the_way() -> None:
-    graph = net(nets.conv_add_relu)
     # One quantiser, of the input, which both the convolution and the addition read.
-    assert operators(written(graph, INPUTS, everything=True)).count("QuantizeLinear") == 1
+    assert operators(written(net(nets.conv_add_relu), INPUTS, everything=True)).count("QuantizeLinear") == 1
 
 
 def test_borders_are_those_of_the_region_and_weights_are_small() -> None:
-    graph = net(nets.conv_relu)
-    model = written(graph, BOTH)
+    model = written(net(nets.conv_relu), BOTH)
     assert [value.name for value in (*model.graph.input, *model.graph.output)] == ["i0", "o0"]
     kinds = {value.type.tensor_type.elem_type for value in (*model.graph.input, *model.graph.output)}
     assert kinds == {onnx.TensorProto.FLOAT}

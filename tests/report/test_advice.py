@@ -182,8 +182,7 @@ def test_a_result_that_nothing_would_change_has_no_advice() -> None:
 
 
 def test_data_is_advised_once() -> None:
-    given = advice(result(accuracy=RANDOM, front=[BFLOAT16]), RUN)
-    assert sum("--data" in sentence for sentence in given) == 1
+    assert sum("--data" in sentence for sentence in advice(result(accuracy=RANDOM, front=[BFLOAT16]), RUN)) == 1
 
 
 def test_int8_is_promised_by_a_small_error_only_together_with_data() -> None:

@@ -30,8 +30,7 @@ def test_a_block_that_repeats_is_written_once(block: list[str], times: int) -> N
 
 
 def test_blocks_are_folded_inside_of_blocks() -> None:
-    layer = [*"ab", *"ab", "c"]
-    assert folded(["x", *layer * 12, "y"]) == ("x", Folded((Folded(("a", "b"), 2), "c"), 12), "y")
+    assert folded(["x", *"ababc" * 12, "y"]) == ("x", Folded((Folded(("a", "b"), 2), "c"), 12), "y")
 
 
 def region(backend: str, kinds: Sequence[str], ms: float = 1.0) -> RegionResult:

@@ -51,8 +51,7 @@ class Cell:
 @pytest.fixture
 def cell(monkeypatch: pytest.MonkeyPatch) -> Cell:
     made = Cell()
-    shell = type("ZMQInteractiveShell", (), {})
-    monkeypatch.setattr(builtins, "get_ipython", shell, raising=False)
+    monkeypatch.setattr(builtins, "get_ipython", type("ZMQInteractiveShell", (), {}), raising=False)
     monkeypatch.setitem(sys.modules, "IPython", SimpleNamespace(display=made))
     monkeypatch.setitem(sys.modules, "IPython.display", made)
     return made

@@ -63,8 +63,7 @@ def test_what_it_is_for_is_said_in_a_line() -> None:
         f"any sequence from 1 to 512, batch 1; {sampled}"
     )
     assert describe_open(TEXT, COUNTED, ranges=False, drawn=False) == f"any size that the model takes; {sampled}"
-    drawn = Distribution.of(IMAGES.drawn(60, seed=0))
-    assert describe_open(IMAGES, drawn, ranges=True, drawn=True) == (
+    assert describe_open(IMAGES, Distribution.of(IMAGES.drawn(60, seed=0)), ranges=True, drawn=True) == (
         "any batch from 1 to 8, any width from 32 to 640; latency expected over 60 drawn shapes, each doubling "
         "equally often"
     )

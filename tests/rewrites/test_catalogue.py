@@ -133,8 +133,7 @@ def test_products_of_few_rows_that_do_not_wait_for_each_other_are_joined(rows: i
         states.append(b.op("Tanh", b.op("Add", y, b.op("MatMul", states[-1], inner))))
     model = b.model(*states)
     rewrite = rewrite_named("joined-products")
-    sites = list(rewrite.sites(build_graph(model)))
-    assert [site.bit_count() for site in sites] == [3] * found
+    assert [site.bit_count() for site in rewrite.sites(build_graph(model))] == [3] * found
     assert list(rewrite_problems(rewrite, model)) == []
 
 

@@ -105,8 +105,7 @@ def test_operators_behind_a_site_are_taken_along_where_nobody_else_needs_what_is
     others = {"long": [], "leaves": [one], "read by others": [b.op("Softmax", one)]}[kind]
     graph = build_graph(b.model(y, b.op("Softmax", two), *others))
     (site,) = JoinedProducts().sites(graph)
-    taken = with_epilogue(graph, site) & ~site
-    assert taken.bit_count() == (LARGEST_EPILOGUE if kind == "long" else 0)
+    assert (with_epilogue(graph, site) & ~site).bit_count() == (LARGEST_EPILOGUE if kind == "long" else 0)
 
 
 def test_sites_that_were_too_many_to_try_are_told(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -173,8 +172,7 @@ def test_keys_tell_rewritten_parts_from_plain_ones() -> None:
 
 def test_a_region_travels_with_its_rewrites() -> None:
     region = Region(GRAPH.all_nodes, "onnxruntime", edits=SITES)
-    job = BuildJob(bare(region))
-    assert from_json(to_json(job, Job), Job).region == region
+    assert from_json(to_json(BuildJob(bare(region)), Job), Job).region == region
 
 
 def run(graph: Graph, region: Region, folder: Path, ranges: Path | None = None) -> object:
@@ -190,8 +188,7 @@ def run(graph: Graph, region: Region, folder: Path, ranges: Path | None = None) 
 
 def error(graph: Graph, outputs: object) -> float:
     model = extract(graph, graph.all_nodes)
-    expected = Reference(model).run(random_inputs(build_graph(model), 0))
-    return relative_error(outputs, plain(expected)).relative
+    return relative_error(outputs, plain(Reference(model).run(random_inputs(build_graph(model), 0)))).relative
 
 
 def test_a_rewrite_that_is_not_known_is_a_reason(tmp_path: Path) -> None:

@@ -52,8 +52,7 @@ def taken(model: onnx.ModelProto) -> bool:
     ("op_type", "names"), [("GRU", ["Sigmoid", "Tanh"]), ("LSTM", ["sigmoid", "tanh", "tanh"]), ("RNN", ["Tanh"])]
 )
 def test_defaults_may_be_written_out(op_type: str, names: list[str], direction: str) -> None:
-    count = 1 + (direction == "bidirectional")
-    model = recurrence(op_type, activations=names * count, direction=direction)
+    model = recurrence(op_type, activations=names * (1 + (direction == "bidirectional")), direction=direction)
     assert taken(model)
     assert list(rewrite_problems(REWRITE, model)) == []
 
@@ -85,10 +84,8 @@ def test_many_steps_stay_a_loop(op_type: str) -> None:
 
 @pytest.mark.parametrize(("state", "products"), [(0.0, 3 + 4), (1.0, 3 + 5)])
 def test_a_step_has_one_product_and_that_of_a_state_of_zeros_is_left_out(state: float, products: int) -> None:
-    model = recurrence(steps=5, inputs={5: np.full((1, 2, 4), state)}, linear_before_reset=1)
-    graph = build_graph(model)
-    written = Counter(proto.op_type for proto in REWRITE.apply(graph, graph.all_nodes).nodes)
-    assert written["Gemm"] == products
+    graph = build_graph(recurrence(steps=5, inputs={5: np.full((1, 2, 4), state)}, linear_before_reset=1))
+    assert Counter(proto.op_type for proto in REWRITE.apply(graph, graph.all_nodes).nodes)["Gemm"] == products
 
 
 @pytest.mark.parametrize("op_type", GATES)

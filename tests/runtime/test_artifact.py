@@ -91,8 +91,7 @@ def test_writing_over_one_replaces_it_and_nothing_beside_it(artifact: Path, tmp_
     for directory in own:
         directory.mkdir()
         (directory / "thesis.txt").write_text("years of work")
-    program = alternating(chain(1), tmp_path / "pieces", ("onnxruntime",))
-    write_artifact(artifact, [Profile(program)], TARGET)
+    write_artifact(artifact, [Profile(alternating(chain(1), tmp_path / "pieces", ("onnxruntime",)))], TARGET)
     assert len(read_artifact(artifact).program.pieces) == 2
     assert {path.name for path in tmp_path.iterdir()} == {"a.collage", "pieces", *(path.name for path in own)}
     assert all((directory / "thesis.txt").exists() for directory in own)

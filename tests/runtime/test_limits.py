@@ -114,8 +114,7 @@ def test_indices_that_nobody_vouches_for_are_not_compiled(size: int | str, tmp_p
 def test_an_artifact_has_the_limits(tmp_path: Path) -> None:
     artifact = tmp_path / "a.collage"
     program = whole(embedding(), tmp_path / "pieces", "openvino")
-    fallback = whole(embedding("n"), tmp_path / "pieces")
-    write_artifact(artifact, [Profile(program)], TARGET, fallback=fallback)
+    write_artifact(artifact, [Profile(program)], TARGET, fallback=whole(embedding("n"), tmp_path / "pieces"))
     assert [program.limits for program in read_artifact(artifact).programs] == [{"ids": (-5, 5)}, {}]
     with collage_evo.load(artifact) as session:
         refuses_what_leads_out(session)

@@ -88,8 +88,7 @@ def test_types_that_numpy_lacks_go_in_and_out(tmp_path: Path, dtype: str, size: 
     body = f"wide = Cast<to = 1>(x) y = Cast<to = {number}>(wide)"
     model = parse_graph(f"g ({kind}[{size}] x) => ({kind}[{size}] y) {{ {body} }}", 25, 13)
     given = np.array([1.0, 0.0, 1.0, 0.5, 1.0], np.float32).astype(dtype)
-    program = whole(model, tmp_path)
-    write_artifact(tmp_path / "a.collage", [Profile(program)], TARGET)
+    write_artifact(tmp_path / "a.collage", [Profile(whole(model, tmp_path))], TARGET)
     with load_artifact(tmp_path / "a.collage") as session:
         (made,) = session.run(None, {"x": given})
         assert session.get_inputs()[0].type == f"tensor({kind})"
@@ -268,8 +267,7 @@ def test_a_run_that_fails_holds_nothing_of_what_it_made(tmp_path: Path) -> None:
     first = whole(parse_graph("g (float[3] x) => (int64[1, n] a) { a = NonZero(x) }"), tmp_path)
     second = whole(parse_graph("g (int64[1, n] a, int64[m] z) => (int64[j, k] y) { y = Add(a, z) }"), tmp_path)
     pieces, tensors = (*first.pieces, *second.pieces), {**first.tensors, **second.tensors}
-    program = Program(pieces, ("x", "z"), ("y",), tensors)
-    with Session([program], TARGET) as session:
+    with Session([Program(pieces, ("x", "z"), ("y",), tensors)], TARGET) as session:
         x = np.ones(3, np.float32)
         with pytest.raises(InputError, match="cannot run the model on these inputs"):
             session.run(None, {"x": x, "z": np.ones(2, np.int64)})

@@ -31,6 +31,7 @@ from collage_evo.runtime.program import Program
 from tests.runtime.helpers import CONVNET, assert_expected, image, sums, whole
 from tests.support.models import chain
 from tests.support.packages import GREATER, HERE, LESSER, ended, package
+from tests.support.typed import not_none
 
 Programs = tuple[Program, Program]
 
@@ -51,9 +52,9 @@ def both(tmp_path: Path, programs: Programs) -> Path:
 
 def selected(directory: Path) -> tuple[str, str]:
     with collage_evo.load(directory) as session:
-        assert session.selected is not None
         assert_expected(session.run(None, image(3))[0], 3)
-        return session.selected.name, session.selected.reason
+        selected = not_none(session.selected)
+        return selected.name, selected.reason
 
 
 def test_a_processor_takes_what_was_made_for_one_like_it(both: Path, caplog: pytest.LogCaptureFixture) -> None:

@@ -93,8 +93,7 @@ def test_what_was_throttled_is_timed_again_and_the_best_counts() -> None:
     timings, slow = iter([Timing((3.0,)), Timing((2.0,)), Timing((1.0,))]), iter([True, False])
     best = measure_uncontended(lambda: next(timings), pause_s=0.0, throttled=lambda: next(slow))
     assert best == Timing((2.0,))
-    always = measure_uncontended(lambda: Timing((3.0,)), pause_s=0.0, throttled=lambda: True)
-    assert always.contended
+    assert measure_uncontended(lambda: Timing((3.0,)), pause_s=0.0, throttled=lambda: True).contended
 
 
 def test_a_quick_call_is_timed_for_long_enough_to_see_who_had_the_cores() -> None:

@@ -58,8 +58,7 @@ def test_seeds_are_covers_single_engines_and_partitions(space: SearchSpace) -> N
 
 def test_unseeded_search_reaches_the_optimum_of_an_additive_target(space: SearchSpace) -> None:
     optimum = make_seeds(space).dp.cost_ms
-    settings = GaSettings(patience=0, seeded=False)
-    found = search(space, SimulatedEvaluator(space), 100, settings).run()
+    found = search(space, SimulatedEvaluator(space), 100, GaSettings(patience=0, seeded=False)).run()
     assert optimum - 1e-9 <= found.best_ms <= optimum * 1.02
 
 
@@ -89,8 +88,7 @@ class Late:
 
 
 def test_what_was_not_ready_is_measured_in_the_next_generation_resumed_or_not(space: SearchSpace) -> None:
-    target = SimulatedEvaluator(space, MIXED)
-    late = Late(target, [])
+    late = Late(SimulatedEvaluator(space, MIXED), [])
     states: list[SearchState] = []
     seeds = make_seeds(space).named
     evolution = Evolution(space, late, GaSettings(patience=0), Budget(40), lambda: 0.0, seeds)
@@ -108,8 +106,7 @@ def test_what_was_not_ready_is_measured_in_the_next_generation_resumed_or_not(sp
 def test_results_depend_on_the_seed_and_nothing_else(space: SearchSpace) -> None:
     def run(seed: int) -> SearchState:
         random.seed(random.SystemRandom().random())
-        target = SimulatedEvaluator(space, MIXED)
-        return search(space, target, 25, GaSettings(seed=seed)).run()
+        return search(space, SimulatedEvaluator(space, MIXED), 25, GaSettings(seed=seed)).run()
 
     first = run(1)
     assert run(1) == first

@@ -156,8 +156,7 @@ def test_what_writes_int8_into_more_operators_is_used_only_where_it_is_faster_ov
         ms.append(0.9 if heavy else light_ms[node // 2 % 2])
         error2.append(10 * LOW_ERROR[node // 2] if heavy else 0.0)
     more = [Match(1 << n, *everywhere, base="default", edits=in_int8(1 << n)) for n in range(len(GRAPH.nodes))]
-    found = with_matches(more, ms, error2)
-    _, placement = next(mixtures_at(found, [FLOAT32, INT8, everywhere], 100.0))
+    _, placement = next(mixtures_at(with_matches(more, ms, error2), [FLOAT32, INT8, everywhere], 100.0))
     (region,) = placement.regions
     assert bool(nodes_in(region.numerics, Arithmetic.INT8) & 0b10101010) == used, "some stretches are faster"
 
@@ -198,8 +197,7 @@ def test_between_heavy_operators_float32_stays_where_that_saves_most_of_the_erro
     plain = space()
     pairs = zip(plain.matches, plain.terms[Objective.ERROR], strict=True)
     errors = tuple(50.0 if match.engine == LOW and match.nodes & 0b10101010 else error for match, error in pairs)
-    found = replace(plain, terms={Objective.ERROR: errors})
-    placement = first_rung(20.0, found, [FLOAT32, LOW])
+    placement = first_rung(20.0, replace(plain, terms={Objective.ERROR: errors}), [FLOAT32, LOW])
     assert nodes_in(placement.regions[0].numerics, Arithmetic.BFLOAT16) == 0b01010101
 
 

@@ -67,8 +67,7 @@ def in_int8(placement: Placement) -> int:
 def measured(error: float | None, failure: Failure | None = None) -> list[Mixture]:
     (mixture,) = likeliest_mixtures(mixed_space(), BASELINE_MS, 0.03, FIRST[:1])
     assert in_int8(mixture) == 4
-    outcome = Outcome.unfit(failure) if failure else replace(TIMED, error=error)
-    return [Mixture(mixture, FAMILY, outcome)]
+    return [Mixture(mixture, FAMILY, Outcome.unfit(failure) if failure else replace(TIMED, error=error))]
 
 
 @pytest.mark.parametrize(

@@ -29,6 +29,7 @@ from collage_evo.search.evolution.state import SearchState, new_state
 from collage_evo.search.surrogate.terms import TermMap
 from tests.support.precise import BUDGET, CHAINS, chain_optimum_ms, predicted_error
 from tests.support.simulated_target import SimulatedEvaluator
+from tests.support.typed import not_none
 
 WITHIN = {Objective.ERROR: BUDGET}
 PRINT = Fingerprint("model", "cpu, 1 thread", ("a 1",), "matches")
@@ -86,8 +87,7 @@ def test_finds_the_fastest_within_the_budget_of_a_target_that_is_not_as_told() -
     tried = [decode(genome, hard.space) for _, genome in seeds.named]
     seeded = min(hard.latency_ms(p) for p in tried if hard.error(p) <= BUDGET)
     assert found.best is not None
-    assert found.best.outcome.error is not None
-    assert found.best.outcome.error <= BUDGET
+    assert not_none(found.best.outcome.error) <= BUDGET
     assert optimum - 1e-9 <= found.best_ms <= 1.04 * optimum
     assert found.best_ms < seeded
 
@@ -96,8 +96,7 @@ def test_best_and_ranked_keep_the_budget(target: SimulatedEvaluator, states: lis
     state = states[-1]
     kept = {key for key, found in state.evaluated.items() if (found.outcome.error or 0.0) <= BUDGET}
     assert 0 < len(kept) < len(state.evaluated)
-    keys = [placement.key for placement in ranked(state, target.space)]
-    assert set(keys) == kept
+    assert {placement.key for placement in ranked(state, target.space)} == kept
     assert state.best_ms == min(state.latency_ms[key] for key in kept)
     assert state.best_ms > min(state.latency_ms.values())
     looser = replace(state, bounds={Objective.ERROR: math.inf})
@@ -135,8 +134,7 @@ def test_progress_is_hypervolume_from_a_corner_that_stays(
     assert 0 < volumes[0] < volumes[-1] < 1
     assert {state.reference for state in states} == {states[0].reference}
     assert all(record["best"] >= states[-1].best_ms for record in states[-1].log)
-    given = search(target, seeds, 16).run(new_state(0, WITHIN, (99.0, 0.5)))
-    assert given.reference == (99.0, 0.5)
+    assert search(target, seeds, 16).run(new_state(0, WITHIN, (99.0, 0.5))).reference == (99.0, 0.5)
     stuck = search(target, seeds, 16, min_gain=0.5, patience=1)
     after = stuck.step(stuck.step(new_state(0, WITHIN)))
     assert (after.stale, stuck.stopped(after)) == (1, "evaluations")

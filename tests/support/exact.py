@@ -69,8 +69,7 @@ def exact_cover(space: SearchSpace) -> Cover:
         _add_copies(program, column, space)
     while True:
         values = program.solve(len(column))
-        chosen = [match for match, index in column.items() if values[index] > 0.5]
-        order, cycle = _runnable(chosen, space)
+        order, cycle = _runnable([match for match, index in column.items() if values[index] > 0.5], space)
         if not cycle:
             # Recomputed, because the solver's own objective carries its tolerances.
             return Cover(tuple(order), float(np.asarray(program.cost) @ np.round(values, 9)))

@@ -46,8 +46,7 @@ def test_no_neighbour_of_a_published_optimum_is_faster(published: PublishedTarge
 
 
 def test_what_a_method_cannot_solve_is_refused() -> None:
-    graph = random_graph(random.Random(0), 6)
-    space = make_space(graph, random.Random(0))
+    space = make_space(random_graph(random.Random(0), 6), random.Random(0))
     with pytest.raises(InputError, match="no chain"):
         chain_optimum(SimulatedEvaluator(space, FULL))
     with pytest.raises(InputError, match="leave the others at 0"):

@@ -159,8 +159,7 @@ def branching(then: str, other: str, inputs: str = "int64[3] i") -> onnx.ModelPr
 
 @pytest.mark.parametrize("relay", ["Identity(i)", "Cast <to = 6> (i)"])
 def test_an_input_that_every_branch_takes_as_an_index_has_limits(relay: str) -> None:
-    model = branching(f"tt = {relay}", "ee = Identity(i)")
-    assert limits(model) == {"i": (-5, 5)}
+    assert limits(branching(f"tt = {relay}", "ee = Identity(i)")) == {"i": (-5, 5)}
     assert strays(branching(f"tt = {relay}", "ee = Abs(i)"))
     assert strays(branching(f"tt = {relay}", "ee = Identity(k)", "int64[3] i, int64[3] k")), "one branch at a time"
 
@@ -174,8 +173,7 @@ def test_what_a_loop_takes_as_an_index_has_to_be_constant() -> None:
     text = "g (float[5] x, bool b, int64[1] i) => (float[2, 1] y) <int64[1] c = {1}, int64 m = {2}>"
     for name, wrong in (("i", True), ("c", False)):
         body = f"l (int64 n, bool k) => (bool again, float[1] s) {{ again = Identity(k) s = Gather(x, {name}) }}"
-        model = parsed(f"{text} {{ y = Loop <body = {body}> (m, b) }}")
-        assert bool(strays(model)) == wrong
+        assert bool(strays(parsed(f"{text} {{ y = Loop <body = {body}> (m, b) }}"))) == wrong
 
 
 def test_integers_of_an_operator_that_onnx_does_not_describe_may_be_indices() -> None:
@@ -204,8 +202,7 @@ def test_every_operator_whose_inputs_can_only_be_integers_is_known() -> None:
             continue
         for place in integers(schema):
             names = [f"n{k}" for k in range(place + 1)]
-            node = helper.make_node(schema.name, names, ["y"])
-            found = {use.name for use in uses(node, lambda name: None)}
+            found = {use.name for use in uses(helper.make_node(schema.name, names, ["y"]), lambda name: None)}
             if names[place] not in found and (schema.name, place) not in NO_INDICES:
                 unknown.append((schema.name, place))
     assert not unknown

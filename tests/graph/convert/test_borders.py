@@ -24,8 +24,7 @@ def test_inputs_and_outputs_get_their_names_in_order_and_the_model_stays() -> No
 def test_a_tensor_inside_that_has_such_a_name_gets_another() -> None:
     model = tiny_convnet()
     inside = model.graph.node[0].output[0]
-    weight = model.graph.initializer[0].name
-    renamed = with_border_names(model, [inside], [weight])
+    renamed = with_border_names(model, [inside], [model.graph.initializer[0].name])
     np.testing.assert_array_equal(reference_outputs(renamed, {inside: X["x"]})[0], reference_outputs(model, X)[0])
 
 

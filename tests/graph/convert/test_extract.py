@@ -53,8 +53,7 @@ def test_every_node_on_its_own_gives_the_whole(model: onnx.ModelProto) -> None:
 def test_runs_of_nodes_give_the_whole(seed: int, n: int, cuts: set[int]) -> None:
     graph = build_graph(random_dag(seed, n))
     edges = [0, *sorted(cut for cut in cuts if cut < len(graph.nodes)), len(graph.nodes)]
-    pieces = [node_set(range(a, b)) for a, b in itertools.pairwise(edges)]
-    assert_equal_outputs(graph, pieces)
+    assert_equal_outputs(graph, [node_set(range(a, b)) for a, b in itertools.pairwise(edges)])
 
 
 @pytest.mark.parametrize("kind", ["float32", "int64", "bool", "bfloat16", "int4", "str"])
@@ -71,9 +70,8 @@ def test_constants_are_written_as_onnx_writes_them(kind: str) -> None:
 
 
 def test_a_tensor_that_leaves_and_is_used_inside_is_one_output() -> None:
-    graph = build_graph(normalise(tiny_convnet()))
     # The residual's source is read by the second convolution, in the region, and by the Add, outside it.
-    model = extract(graph, 0b111)
+    model = extract(build_graph(normalise(tiny_convnet())), 0b111)
     assert [value.name for value in model.graph.output] == ["o0", "o1"]
     assert next(iter(model.graph.node[2].input)) == "o0"
 

@@ -31,8 +31,7 @@ def folding() -> onnx.ModelProto:
     b = Builder("folding")
     x = b.input("x", (1, 4, 8, 8))
     y = b.op("Conv", x, b.const(WEIGHT), name="stem", pads=PADS)
-    ones = [b.const(np.ones(4, np.float32)) for _ in range(4)]
-    y = b.op("BatchNormalization", y, *ones, name="norm")
+    y = b.op("BatchNormalization", y, *[b.const(np.ones(4, np.float32)) for _ in range(4)], name="norm")
     y = b.op("Identity", y, name="idle")
     batch = b.op("Gather", b.op("Shape", x, name="shape"), b.const(np.array([0])), name="batch")
     target = b.op("Concat", batch, b.ints(-1), name="target", axis=0)
@@ -101,8 +100,7 @@ def test_a_node_whose_work_two_others_share_lends_its_name_to_one() -> None:
     y, z = (b.op("Div", x, b.const(np.float32(2)), output=name) for name in "yz")
     normalised = b.model(y, z)
     name_nodes(original, normalised)
-    names = [node.name for node in normalised.graph.node]
-    assert sorted(names) == ["Mul", "half"]
+    assert sorted(node.name for node in normalised.graph.node) == ["Mul", "half"]
 
 
 @settings(max_examples=40)
@@ -116,8 +114,7 @@ def test_every_node_has_a_name_of_its_own_and_every_fate_leads_to_one(model: onn
     assert len(set(origin.names)) == len(origin.names) == len(normalised.graph.node)
     assert [fate.name for fate in origin.fates] == list(node_names(model))
     assert all(set(fate.nodes) <= set(origin.names) for fate in origin.fates)
-    held = {name for fate in origin.fates for name in fate.nodes}
-    assert held == set(origin.names)
+    assert {name for fate in origin.fates for name in fate.nodes} == set(origin.names)
 
 
 def prepared(model: onnx.ModelProto, folder: Path) -> SearchableModel:

@@ -96,8 +96,7 @@ def test_nameless_and_repeated_names_become_unique() -> None:
 
 
 def test_attributes_are_plain_values() -> None:
-    graph = build_graph(tiny_convnet())
-    conv = graph.nodes[0]
+    conv = build_graph(tiny_convnet()).nodes[0]
     assert conv.op_type == "Conv"
     assert conv.attributes["pads"] == [1, 1, 1, 1]
     padded = Builder("pad")

@@ -51,8 +51,7 @@ def test_tensors_alive_together_never_overlap(lives: list[Lifetime]) -> None:
 
 
 def test_memory_is_used_again_once_a_tensor_is_dead() -> None:
-    chain = [Lifetime(f"t{i}", 4000, i, i + 1) for i in range(50)]
-    assert plan_memory(chain).size <= 2 * 4096
+    assert plan_memory([Lifetime(f"t{i}", 4000, i, i + 1) for i in range(50)]).size <= 2 * 4096
 
 
 def test_arrays_are_aligned_typed_and_separate() -> None:

@@ -151,8 +151,7 @@ def test_weights_elsewhere_than_beside_the_model_are_refused(tmp_path: Path) -> 
 def test_weights_under_a_byte_and_in_fields_of_their_own_stay_in_the_message() -> None:
     packed = helper.make_tensor("packed", TensorProto.INT4, [400], [1] * 400)
     fields = helper.make_tensor("fields", TensorProto.FLOAT, [400], [1.0] * 400)
-    graph = helper.make_graph([], "constants", [], [], [packed, fields])
-    assert not placed(light(helper.make_model(graph)))
+    assert not placed(light(helper.make_model(helper.make_graph([], "constants", [], [], [packed, fields]))))
 
 
 def test_a_user_s_file_with_external_data_becomes_light(tmp_path: Path) -> None:

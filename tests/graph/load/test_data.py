@@ -80,8 +80,7 @@ def test_onnx_test_data_goes_by_name_or_place_and_sets_by_number(tmp_path: Path)
     save_set(tmp_path / "test_data_set_10", ("", IDS), ("", SCALE))
     save_set(tmp_path / "test_data_set_2", ("scale", SCALE), ("ids", IDS[:, :1]))
     (tmp_path / "test_data_set_2" / "output_0.pb").write_bytes(b"not read")
-    found = read_feeds(tmp_path, model())
-    assert [sample["ids"].shape for sample in found] == [(1, 1), (1, 3)]
+    assert [sample["ids"].shape for sample in read_feeds(tmp_path, model())] == [(1, 1), (1, 3)]
     (alone,) = read_feeds(tmp_path / "test_data_set_10", model())
     np.testing.assert_array_equal(alone["scale"], SCALE)
 

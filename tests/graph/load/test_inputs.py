@@ -124,8 +124,7 @@ def test_dynamic_inputs_need_shapes_and_sequences_values() -> None:
     with pytest.raises(InputError, match="'x' has a dynamic shape"):
         random_inputs(model, 0)
     assert random_inputs(model, 0, {"x": (2, 3)})["x"].shape == (2, 3)
-    sequence = helper.make_tensor_sequence_value_info("s", TensorProto.FLOAT, None)
-    model.graph.input.append(sequence)
+    model.graph.input.append(helper.make_tensor_sequence_value_info("s", TensorProto.FLOAT, None))
     with pytest.raises(InputError, match="'s' is no tensor: only models whose inputs are tensors can run"):
         random_inputs(model, 0, {"x": (2, 3)})
 

@@ -20,6 +20,7 @@ from collage_evo.graph.reference.reference import reference_outputs
 from collage_evo.hardware.memory import PeakMemory
 from collage_evo.models.builder import Builder
 from tests.support.models import parse_graph, tiny_convnet
+from tests.support.typed import not_none
 
 
 @pytest.fixture
@@ -155,8 +156,7 @@ def test_sparse_constants_are_dense_wherever_they_are(tmp_path: Path, coordinate
     onnx.save(model, tmp_path / "net.onnx")
     loaded = ModelFile(str(tmp_path / "net.onnx")).load().original
     assert "sparse" not in str(loaded)
-    feeds = {"x": np.zeros((2, 3), np.float32), "c": np.array(True)}
-    y, z = reference_outputs(loaded, feeds)
+    y, z = reference_outputs(loaded, {"x": np.zeros((2, 3), np.float32), "c": np.array(True)})
     np.testing.assert_array_equal(z, 2 * DENSE)
     np.testing.assert_array_equal(y, -3 * DENSE)
 
@@ -291,8 +291,7 @@ def test_unnamed_and_zero_dimensions_are_dynamic(tmp_path: Path) -> None:
 
 def test_shapes_fix_dynamic_dimensions_throughout(tmp_path: Path) -> None:
     path = dynamic_model(tmp_path / "d.onnx", first=["batch", 3], second=["batch", 3])
-    loaded = ModelFile(str(path)).load({"image": [2, 3]}).original
-    graph = build_graph(normalise(loaded))
+    graph = build_graph(normalise(ModelFile(str(path)).load({"image": [2, 3]}).original))
     assert graph.tensors["shift"].shape == (2, 3)
     assert graph.tensors["y"].shape == (2, 3)
 
@@ -351,8 +350,7 @@ def test_sizes_that_nobody_gives_are_found_and_noted(
         assert "dynamic dimensions" in refusal(path)
     loaded = ModelFile(str(path)).load(any_shapes=any_shapes)
     assert sizes_of(loaded.original.graph.input[0]) == sizes
-    assert loaded.dynamic is not None
-    assert loaded.dynamic.graph.input[0].type.tensor_type.shape.dim[0].dim_param == shape[0]
+    assert not_none(loaded.dynamic).graph.input[0].type.tensor_type.shape.dim[0].dim_param == shape[0]
     assert loaded.notes[0] == "the batch is 1"
     assert len(loaded.notes) == 1 + bool(note)
     assert note in loaded.notes[-1]

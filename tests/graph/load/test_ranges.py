@@ -62,8 +62,7 @@ def test_without_names_equal_ranges_in_the_same_place_are_one_dimension() -> Non
 
 
 def test_one_name_for_sizes_that_differ_is_two_dimensions() -> None:
-    found = in_ranges(model(x=["n", "n"]), x=["1..8", "1..512"])
-    assert found["x"] == ["n 1..8", "x[1] 1..512"]
+    assert in_ranges(model(x=["n", "n"]), x=["1..8", "1..512"])["x"] == ["n 1..8", "x[1] 1..512"]
 
 
 @pytest.mark.parametrize(

@@ -52,8 +52,7 @@ def test_a_product_reads_normalised_rows() -> None:
 
 
 def test_two_products_read_the_same_rows() -> None:
-    after = normalise(model(SHARED))
-    reshapes = [node for node in after.graph.node if node.op_type == "Reshape"]
+    reshapes = [node for node in normalise(model(SHARED)).graph.node if node.op_type == "Reshape"]
     assert len([node for node in reshapes if node.input[0] == "x"]) == 1
 
 

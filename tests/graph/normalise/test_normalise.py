@@ -143,8 +143,7 @@ def test_large_constant_subgraphs_are_folded() -> None:
     net = Builder("fold")
     table = net.op("Transpose", net.const(weights(400, 300)), perm=[1, 0])
     table = net.op("Add", table, net.op("Expand", net.const(weights(1, 1)), net.ints(300, 400)))
-    model = net.model(net.op("MatMul", net.input("x", (2, 300)), table, output="y"))
-    plain = normalise(model)
+    plain = normalise(net.model(net.op("MatMul", net.input("x", (2, 300)), table, output="y")))
     assert kinds(plain) == ["MatMul"]
     assert len(plain.graph.initializer) == 1
 

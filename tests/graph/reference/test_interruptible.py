@@ -15,6 +15,7 @@ from collage_evo.errors import InputError
 from collage_evo.graph.reference.interruptible import interruptible
 from collage_evo.graph.reference.reference import Reference
 from tests.support.models import parse_graph
+from tests.support.typed import not_none
 
 
 def endless() -> onnx.ModelProto:
@@ -32,8 +33,7 @@ def heard() -> Iterator[None]:
 
 
 def press_ctrl_c() -> None:
-    main = threading.main_thread().ident
-    assert main is not None
+    main = not_none(threading.main_thread().ident)
     signal.pthread_kill(main, signal.SIGINT)
 
 
