@@ -115,8 +115,7 @@ def test_at_the_end_of_its_time_a_run_gives_the_best_answer_so_far(cache: Path) 
 
 
 def test_the_answer_goes_out_as_plain_files(found: collage_evo.Result, tmp_path: Path) -> None:
-    done = found.export(tmp_path / "plain")
-    assert "equal to the bit" in done.checks["."]
+    assert "equal to the bit" in found.export(tmp_path / "plain").checks["."]
     assert (tmp_path / "plain" / "pipeline.json").exists()
 
 

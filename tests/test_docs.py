@@ -73,16 +73,14 @@ def test_the_example_for_authors_of_rewrites(monkeypatch: pytest.MonkeyPatch) ->
     monkeypatch.setattr(catalogue, "REWRITES", (rewrite,))
     b = Builder("example")
     x = b.op("Tanh", b.input("x", (2, 3)))
-    squares = [b.op("Pow", x, b.const(np.float32(exponent))) for exponent in (2.0, 3.0)]
-    model = b.model(b.op("Add", *squares))
+    model = b.model(b.op("Add", *[b.op("Pow", x, b.const(np.float32(exponent))) for exponent in (2.0, 3.0)]))
     assert len(list(rewrite.sites(build_graph(model)))) == 1
     assert list(rewrite_problems(rewrite, model)) == []
 
 
 def commands_in(document: str, start: str) -> list[list[str]]:
     """The words of every command in ``document`` that begins with ``start``, without ``start`` and comments."""
-    text = (ROOT / document).read_text()
-    found = re.findall(rf"(?:^ +|`){re.escape(start)}([^`\n]*)", text, re.MULTILINE)
+    found = re.findall(rf"(?:^ +|`){re.escape(start)}([^`\n]*)", (ROOT / document).read_text(), re.MULTILINE)
     return [shlex.split(words, comments=True) for words in found]
 
 

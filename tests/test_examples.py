@@ -28,6 +28,7 @@ from collage_evo.runtime.signature import signature_of
 from tests.runtime.helpers import TARGET, whole
 from tests.support.models import tiny_convnet
 from tests.support.quick import QUICK
+from tests.support.typed import not_none
 
 EXAMPLES = Path(__file__).parents[1] / "examples"
 NEEDED = {"ocr_pipeline": ["PIL"], "detector_on_frames": ["PIL"], "sentence_server": ["tornado"]}
@@ -65,8 +66,7 @@ def cheap(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> list[collage_evo.R
 def sessions_of(model: onnx.ModelProto, folder: Path) -> tuple[Session, onnxruntime.InferenceSession]:
     """An artifact's and ONNX Runtime's own."""
     folder.mkdir(exist_ok=True)
-    program = whole(model, folder / "cache")
-    write_artifact(folder / "a.collage", [Profile(program)], TARGET, signature_of(model))
+    write_artifact(folder / "a.collage", [Profile(whole(model, folder / "cache"))], TARGET, signature_of(model))
     return collage_evo.load(folder / "a.collage"), onnxruntime.InferenceSession(model.SerializeToString())
 
 
@@ -162,9 +162,7 @@ def test_the_detector_finds_what_is_bright_and_where(example: ModuleType, tmp_pa
 @pytest.mark.parametrize("example", ["detector_on_frames"], indirect=True)
 def test_who_detects_slowly_misses_frames_and_not_the_last_one(example: ModuleType) -> None:
     frames = list(example.sample_frames(5))
-    seen = []
-    for frame in example.newest(iter(frames), every_s=0.0):
-        seen.append(frames.index(frame))
+    seen = [frames.index(frame) for frame in example.newest(iter(frames), every_s=0.0)]
     assert seen == sorted(set(seen))
     assert seen[-1] == 4
 
@@ -198,8 +196,7 @@ def test_the_server_answers_what_the_encoder_gives_and_refuses_what_it_cannot_ta
 
     *answers, refused = asyncio.run(ask())
     for text, answer in zip(texts, answers, strict=True):
-        vector = json.loads(answer.body)["vector"]
-        np.testing.assert_allclose(vector, example.encode(theirs, text), atol=1e-4)
+        np.testing.assert_allclose(json.loads(answer.body)["vector"], example.encode(theirs, text), atol=1e-4)
     assert refused.code == 400
 
 
@@ -210,14 +207,12 @@ def test_the_backend_takes_part_and_is_right(
     example: ModuleType, cheap: list[collage_evo.Result], start: Start
 ) -> None:
     assert " on 1 thread: " in start(example)
-    costs = cheap[0].report.cost_model
-    assert costs is not None
+    costs = not_none(cheap[0].report.cost_model)
     assert costs.matches["numpy"] == 3, "all but the pooling"
     assert "numpy" not in costs.refused, "its results were compared with the model's"
     source = (EXAMPLES / "own_backend.py").read_text()
     classes = [node for node in ast.parse(source).body if isinstance(node, ast.ClassDef)]
-    assert classes[-1].end_lineno is not None
-    assert classes[-1].end_lineno - classes[0].lineno < 45
+    assert not_none(classes[-1].end_lineno) - classes[0].lineno < 45
 
 
 @pytest.mark.slow
@@ -229,8 +224,7 @@ def test_the_metric_judges_the_answer(example: ModuleType, cheap: list[collage_e
     assert 0.8 < example.accuracy(outputs, items) <= 1
     assert example.accuracy(outputs, items[1:] + items[:1]) < 0.2, "the neighbour's direction"
     start(example)
-    accuracy = cheap[0].report.accuracy
-    assert accuracy is not None
+    accuracy = not_none(cheap[0].report.accuracy)
     assert accuracy.metric.endswith("own_metric.py:accuracy")
 
 

@@ -11,6 +11,8 @@ from functools import cache
 from pathlib import Path
 from typing import Protocol
 
+from tests.support.typed import not_none
+
 Run = subprocess.CompletedProcess[str]
 
 SERVER = """
@@ -43,14 +45,12 @@ def collage(*args: object, cwd: Path, **environment: str) -> Run:
     own = {**os.environ, **environment}
     own.pop("PYTEST_CURRENT_TEST", None)
     server = _server(frozenset(own.items()))
-    assert server.stdin is not None
-    assert server.stdout is not None
     with tempfile.TemporaryDirectory() as folder:
         out, err = Path(folder, "out"), Path(folder, "err")
         request = ([str(argument) for argument in args], str(cwd), [os.devnull, str(out), str(err)])
         try:
-            print(json.dumps(request), file=server.stdin, flush=True)
-            code = int(server.stdout.readline())
+            print(json.dumps(request), file=not_none(server.stdin), flush=True)
+            code = int(not_none(server.stdout).readline())
         except BaseException:  # a test that takes too long: the answer would be the next one's
             server.kill()
             _server.cache_clear()

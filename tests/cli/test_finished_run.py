@@ -27,6 +27,7 @@ from tests.cli.commands import Here, collage, refused
 from tests.export.runs import gives_the_same
 from tests.support.models import tiny_convnet
 from tests.support.quick import QUICK, options
+from tests.support.typed import not_none
 
 pytestmark = pytest.mark.slow
 
@@ -117,8 +118,7 @@ def test_export_to_a_folder_leaves_files_that_check_themselves(finished: Path, h
     assert (finished / "plain" / "README.md").exists()
     refused(here("export", "run", "--to", "plain", cwd=finished), "exists already")
     refused(here("export", "run", cwd=finished), "--to", "--onnx")
-    done = here("export", "run", "--to", "model", "--form", "onnxruntime", cwd=finished)
-    assert gives_the_same(done.stdout)
+    assert gives_the_same(here("export", "run", "--to", "model", "--form", "onnxruntime", cwd=finished).stdout)
     assert [node.op_type for node in onnx.load(finished / "model" / "model.onnx").graph.node] == ["EPContext"]
 
 
@@ -180,14 +180,12 @@ def test_resume_goes_on_with_a_larger_budget_only(finished: Path, here: Here) ->
 
 
 def test_a_run_that_waits_for_another_says_for_which(finished: Path) -> None:
-    other = acquire_slot((usable_cores(),), "process 42 (runs/other)")
-    assert other is not None
+    other = not_none(acquire_slot((usable_cores(),), "process 42 (runs/other)"))
     command = [sys.executable, "-m", "collage_evo", "run", "tiny.onnx", "--out", "waits", *options(QUICK)]
     with subprocess.Popen(command, cwd=finished, stderr=subprocess.PIPE, text=True) as process:
-        assert process.stderr is not None
-        line = next((line for line in process.stderr if "waiting" in line), "")
+        line = next((line for line in not_none(process.stderr) if "waiting" in line), "")
         other.release()
-        goes_on = any("first answer after" in line for line in process.stderr)
+        goes_on = any("first answer after" in line for line in not_none(process.stderr))
         process.kill()
     assert "process 42 (runs/other) uses cores" in line
     assert goes_on
@@ -213,8 +211,7 @@ def test_an_artifact_with_a_changed_or_missing_file_or_one_outside_is_refused(
 def test_explain_names_the_matches_that_the_run_searched_at_the_costs_that_it_had(finished: Path, here: Here) -> None:
     place = finished / "run"
     graph = build_graph(read_model(place / "work" / "normalised.onnx"))
-    saved = Store(place).get(COSTS)
-    assert saved is not None
+    saved = not_none(Store(place).get(COSTS))
     costs = saved.costs(graph, {})
     timed = dict(zip(costs.space.matches, costs.table.standalone_ms, strict=True))
     for node in graph.nodes:

@@ -35,8 +35,7 @@ DECODER: dict[str, list[int | str]] = {"ids": [1, "sequence"], "key": [1, 4, "pa
 
 
 def test_symbolic_dimensions_give_the_shapes_of_all_inputs_that_have_them(tmp_path: Path) -> None:
-    one = shapes(tmp_path, "sequence: 1, past: 0", **DECODER)
-    assert one == {"ids": [1, 1], "key": [1, 4, 0, 64]}
+    assert shapes(tmp_path, "sequence: 1, past: 0", **DECODER) == {"ids": [1, 1], "key": [1, 4, 0, 64]}
     two = shapes(tmp_path, "sequence: [128, 1], past: [0, 128]", **DECODER)
     assert two == {"ids": [[1, 128], [1, 1]], "key": [[1, 4, 0, 64], [1, 4, 128, 64]]}
     mixed = shapes(tmp_path, "sequence: [128, 1], past: 7, ids: [1, 3]", **DECODER)
@@ -44,8 +43,7 @@ def test_symbolic_dimensions_give_the_shapes_of_all_inputs_that_have_them(tmp_pa
 
 
 def test_ranges_keep_the_names_that_they_have(tmp_path: Path) -> None:
-    asked = shapes(tmp_path, "sequence: 1..512, past: 7", **DECODER)
-    assert asked == {"sequence": "1..512", "past": 7}
+    assert shapes(tmp_path, "sequence: 1..512, past: 7", **DECODER) == {"sequence": "1..512", "past": 7}
     assert shapes(tmp_path, "[1..8, 1..64]", ids=["n", "l"]) == {"ids": ["1..8", "1..64"]}
     assert shapes(tmp_path, "ids: [1, 3, 32..640]", **DECODER) == {"ids": [1, 3, "32..640"]}
 

@@ -25,6 +25,7 @@ from tests.cli.commands import collage, refused
 from tests.support.faults import install_faulty
 from tests.support.models import chain, tiny_convnet
 from tests.support.quick import QUICK, options
+from tests.support.typed import not_none
 
 pytestmark = pytest.mark.slow
 
@@ -64,8 +65,7 @@ def test_ctrl_c_ends_with_130_and_kill_9_with_a_run_that_resumes(tmp_path: Path)
     assert last.endswith(f"; continue it with: {COMMAND} resume stopped")
     command = [sys.executable, "-m", "collage_evo", "resume", "stopped"]
     with subprocess.Popen(command, cwd=tmp_path, stderr=subprocess.PIPE, text=True) as process:
-        assert process.stderr is not None
-        assert any("going on with the search" in line for line in process.stderr)
+        assert any("going on with the search" in line for line in not_none(process.stderr))
         process.kill()
     kept = json.loads((tmp_path / "stopped" / "checkpoint.json").read_text())["body"]["state"]
     config = tmp_path / "stopped" / "config.yaml"
@@ -99,8 +99,7 @@ def test_whenever_it_is_stopped_a_run_has_an_answer_that_is_right(
     settings["policy.race_near"] = 100.0  # something is compiled for the race, however slow it was in the search
     command = [sys.executable, "-m", "collage_evo", "run", "tiny.onnx", "--out", "out", *options(settings)]
     with subprocess.Popen(command, cwd=tmp_path, stderr=subprocess.PIPE, text=True) as process:
-        assert process.stderr is not None
-        lines = iter(process.stderr)
+        lines = iter(not_none(process.stderr))
         assert any(moment in line for line in lines)
         process.send_signal(number)
         *_, last = [moment, *lines]
@@ -150,8 +149,7 @@ def test_a_run_that_is_terminated_before_an_answer_leaves_the_one_that_it_was_to
     command = [sys.executable, "-m", "collage_evo", "run", "tiny.onnx", "--out", "out", *slow]
     pipes = {"stdout": subprocess.PIPE, "stderr": subprocess.PIPE}
     with subprocess.Popen(command, cwd=tmp_path, text=True, **pipes) as process:
-        assert process.stdout is not None
-        assert process.stdout.readline() == "now\n"
+        assert not_none(process.stdout).readline() == "now\n"
         process.terminate()
         _, stderr = process.communicate(timeout=240)
     assert process.returncode == 143

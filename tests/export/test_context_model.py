@@ -32,8 +32,7 @@ def attributes(model: onnx.ModelProto) -> dict[str, object]:
 
 def test_the_model_has_the_tensors_of_the_users_file_and_one_node_that_names_the_folder(tmp_path: Path) -> None:
     run = placed(tmp_path / "run", tiny_convnet(), [("onnxruntime", "default"), ("openvino", "default")])
-    done = export_context_model(run, tmp_path / "out")
-    assert done.directory == str(tmp_path / "out")
+    assert export_context_model(run, tmp_path / "out").directory == str(tmp_path / "out")
     model = onnx.load(tmp_path / "out" / "model.onnx")
     onnx.checker.check_model(model)
     assert list(model.graph.input) == list(tiny_convnet().graph.input)
@@ -50,8 +49,7 @@ def test_the_model_has_the_tensors_of_the_users_file_and_one_node_that_names_the
 
 
 def test_sizes_keep_their_names_and_programs_their_order(tmp_path: Path) -> None:
-    run = with_fallback(tmp_path / "run", of_rows(2), of_rows("rows"))
-    export_context_model(run, tmp_path / "out")
+    export_context_model(with_fallback(tmp_path / "run", of_rows(2), of_rows("rows")), tmp_path / "out")
     graph = onnx.load(tmp_path / "out" / "model.onnx").graph
     assert [dim.dim_param or dim.dim_value for dim in graph.input[0].type.tensor_type.shape.dim] == ["rows", 4]
     assert json.loads((tmp_path / "out" / "pieces" / "answer.json").read_text())["folders"] == ["2x4", "open"]
@@ -60,8 +58,7 @@ def test_sizes_keep_their_names_and_programs_their_order(tmp_path: Path) -> None
 def test_sizes_that_the_file_declares_wrong_are_open(tmp_path: Path) -> None:
     """A library gives the size that it computes, whatever the file says."""
     for sizes, declared in (([2, 5], [2, None]), ([3, 4], [None, 4]), ([4], [None, None])):
-        model = of_rows(2)
-        run = alone(tmp_path / f"run{sizes}", model, "onnxruntime")
+        run = alone(tmp_path / f"run{sizes}", of_rows(2), "onnxruntime")
         artifact = read_artifact(run / "best.collage")
         y = replace(artifact.signature.outputs[0], shape=sizes)
         signature = replace(artifact.signature, outputs=(y,))

@@ -105,8 +105,7 @@ def test_a_run_whose_files_are_gone_is_not_to_be_resumed_for_them(tmp_path: Path
 @pytest.mark.slow
 @pytest.mark.parametrize("backend", LIBRARIES)
 def test_an_answer_of_one_library_is_one_file_that_gives_the_same(tmp_path: Path, backend: str) -> None:
-    said = checked(alone(tmp_path / "run", tiny_convnet(), backend), tmp_path / "out")
-    assert gives_the_same(said)
+    assert gives_the_same(checked(alone(tmp_path / "run", tiny_convnet(), backend), tmp_path / "out"))
     told = json.loads((tmp_path / "out" / "pipeline.json").read_text())
     assert [piece["files"][0].partition(".")[0] for piece in told["pieces"]] == ["model"]
     assert (told["inputs"], told["outputs"]) == (["x"], ["y"])

@@ -30,6 +30,7 @@ from collage_evo.hardware.slots import acquire_slot, usable_cores
 from tests.fitness.helpers import Cluster, cluster_run, dask_cluster, make_setting
 from tests.fitness.helpers import cost_job as job
 from tests.support.models import tiny_convnet
+from tests.support.typed import not_none
 
 pytest.importorskip("distributed")
 WORKERS = 3
@@ -74,8 +75,7 @@ def test_a_job_that_no_worker_survives_is_unfit_and_a_scheduler_that_is_gone_an_
             patch.setattr(dask, "measure_on_worker", deadly)
             assert list(pool.map([job(5)])) == [Reply(Failure(Fault.WORKERS_DIED, "workers that tried: 1"))]
         # Two threads submit them, so that a long one may come first.
-        jobs = [job(5), *(job(runs, min_seconds=3.0) for runs in range(6, 10))]
-        answers = pool.map(jobs)
+        answers = pool.map([job(5), *(job(runs, min_seconds=3.0) for runs in range(6, 10))])
         assert next(answers).answer.times_ms
         cluster.scheduler.kill()
         with pytest.raises(UnavailableError, match=r"no Dask scheduler answers at .*interrupted run with: resume"):
@@ -182,8 +182,7 @@ def test_a_worker_that_disagrees_is_reported_and_left_out(
 
 
 def test_a_worker_without_cores_hands_its_jobs_on(setting: Setting) -> None:
-    boards = [Board("a", 10.0), Board("full", 10.0, full=True)]
-    pool = pretended(boards, setting)
+    pool = pretended([Board("a", 10.0), Board("full", 10.0, full=True)], setting)
     assert [answer.worker for answer in pool.map([job(runs) for runs in range(4, 9)])] == ["a"] * 5
 
 
@@ -195,8 +194,7 @@ def test_a_cluster_in_which_nobody_may_measure_is_an_error(setting: Setting) -> 
 
 def test_a_slot_is_waited_for_only_so_long(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv(SHARED, str(tmp_path))
-    held = acquire_slot(((0,),))
-    assert held is not None
+    held = not_none(acquire_slot(((0,),)))
     assert acquire_slot(((0,),), timeout_s=0.05) is None
     held.release()
     assert acquire_slot(((0,),), timeout_s=0.05) is not None

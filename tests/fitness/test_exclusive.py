@@ -39,6 +39,7 @@ from collage_evo.hardware.private import SHARED, machine_directory
 from collage_evo.patterns.match import Region
 from collage_evo.runtime.timing import TimingSettings
 from tests.fitness.helpers import LONG_S, answered, cost_job, make_setting, until
+from tests.support.typed import not_none
 
 
 class Person(threading.Thread):
@@ -110,8 +111,7 @@ def test_a_process_that_dies_leaves_nothing_locked(tmp_path: Path) -> None:
         "with q.job():\n    q.acquire_exclusive(); print('alone', flush=True); time.sleep(600)"
     )
     with subprocess.Popen([sys.executable, "-c", program, str(tmp_path)], stdout=subprocess.PIPE, text=True) as other:
-        assert other.stdout is not None
-        assert other.stdout.readline() == "alone\n"
+        assert not_none(other.stdout).readline() == "alone\n"
         waiting = Person(tmp_path)
         kept = waiting.is_kept_waiting(waiting.prepares)
         other.send_signal(signal.SIGKILL)
@@ -268,8 +268,7 @@ def at_work(directory: Path, what: str) -> Iterator[subprocess.Popen[bytes]]:
     program = [sys.executable, "-c", BUSY, "collage_evo.fitness.process", str(directory), what]
     process = subprocess.Popen(program, stdout=subprocess.PIPE, start_new_session=True)
     try:
-        assert process.stdout is not None
-        assert process.stdout.read(1) == b"x"
+        assert not_none(process.stdout).read(1) == b"x"
         yield process
     finally:
         process.kill()
@@ -348,8 +347,7 @@ time.sleep(600)
 
 def test_nobody_stays_halted_whose_run_was_killed(tmp_path: Path) -> None:
     with subprocess.Popen([sys.executable, "-c", STARTS, str(tmp_path)], stdout=subprocess.PIPE) as run:
-        assert run.stdout is not None
-        halted = psutil.Process(int(run.stdout.readline()))
+        halted = psutil.Process(int(not_none(run.stdout).readline()))
         until(lambda: halted.status() == psutil.STATUS_STOPPED)
         run.kill()
     until(lambda: not halted.is_running() or halted.status() == psutil.STATUS_ZOMBIE)

@@ -25,6 +25,7 @@ from tests.fitness.helpers import answered, cost_job, make_setting
 from tests.support.faults import install_faulty
 from tests.support.models import chain
 from tests.support.quick import QUICK, options
+from tests.support.typed import not_none
 
 TIMING = TimingSettings(1, 5, 0.001, max_seconds=5.0)
 EXPECTED = {
@@ -162,8 +163,7 @@ print(_temporary_of(sandbox), flush=True)
 time.sleep(600)
 """
     run = subprocess.Popen([sys.executable, "-c", program], stdout=subprocess.PIPE, text=True)
-    assert run.stdout is not None
-    left = Path(run.stdout.readline().strip())
+    left = Path(not_none(run.stdout).readline().strip())
     assert left.is_dir()
     run.kill()
     run.communicate()

@@ -18,6 +18,7 @@ from collage_evo.run.directory import start_run
 from tests.cli.commands import collage
 from tests.support.models import chain
 from tests.support.quick import QUICK, nested, options
+from tests.support.typed import not_none
 
 HOLDS = """
 import sys
@@ -56,15 +57,13 @@ def test_a_thread_may_enter_again_and_another_may_not(tmp_path: Path) -> None:
 def test_beside_a_run_at_work_nothing_is_removed_and_nothing_goes_on(tmp_path: Path, how: str) -> None:
     elsewhere = {**os.environ, "TMPDIR": str(tmp_path), "XDG_RUNTIME_DIR": ""}  # as in another container
     onnx.save(chain(1), tmp_path / "tiny.onnx")
-    given = {**QUICK, "model.source": str(tmp_path / "tiny.onnx")}
-    config = parse_config(nested(given), (), "test")
+    config = parse_config(nested({**QUICK, "model.source": str(tmp_path / "tiny.onnx")}), (), "test")
     start_run(tmp_path / "run", config)
     command = [sys.executable, "-c", HOLDS, str(tmp_path / "run")]
     pipes = {"stdin": subprocess.PIPE, "stdout": subprocess.PIPE}
     with subprocess.Popen(command, **pipes, text=True, env=elsewhere) as holder:
-        assert holder.stdout is not None
         assert holder.stdin is not None
-        assert holder.stdout.readline() == "held\n"
+        assert not_none(holder.stdout).readline() == "held\n"
         before = sorted(tmp_path.rglob("*"))
         done = collage("run", "tiny.onnx", "--out", "run", how, *options(QUICK), cwd=tmp_path)
         assert done.returncode == 2, done.stderr

@@ -24,6 +24,7 @@ from collage_evo.search.evolution.state import SearchState
 from tests.support.machine import FakeMachine, setting_of
 from tests.support.measured import LIMIT, two_nodes
 from tests.support.runs import fake_run
+from tests.support.typed import not_none
 
 
 def test_placements_keep_their_order_without_those_over_the_budget() -> None:
@@ -141,8 +142,7 @@ def test_budget_levels_are_measured_for_a_budget_as_many_times_smaller_as_the_er
         return found.ranking([placements["low"], placements["exact"]])
 
     racing, told = candidates(compiling(), Limits(1e-3, 0.022), 1, levels)
-    before = racing.searched.tried
-    assert before is not None
+    before = not_none(racing.searched.tried)
     searched_error = before.evaluated[placements["low"].key].outcome.error
     racing.safer({"placement-0": 0.05})
     assert budgets == [pytest.approx(0.95 * 0.022 * searched_error / 0.05)]

@@ -70,8 +70,7 @@ def finished(tmp_path_factory: pytest.TempPathFactory) -> Path:
     given = nested({**QUICK, "accuracy.budget": 0.05, "accuracy.int8_without_data": True})
     given["cache"], given["model"] = {"dir": str(folder / "cache")}, {"source": str(folder / "tiny.onnx")}
     given["search"] |= {"seconds": None, "evaluations": 4, "ga": {"population": 2, "offspring": 1}}
-    config = parse_config(given, (), "test")
-    run_profiles(start_run(folder / "run", config), folder / "run", LineReporter())
+    run_profiles(start_run(folder / "run", parse_config(given, (), "test")), folder / "run", LineReporter())
     return folder / "run"
 
 

@@ -59,6 +59,7 @@ from tests.support.models import tiny_convnet
 from tests.support.parsed import files_parsed
 from tests.support.quick import QUICK, nested, options
 from tests.support.runs import run_in
+from tests.support.typed import not_none
 
 
 def config_of(folder: Path) -> Config:
@@ -101,8 +102,7 @@ def test_a_model_that_only_runs_whole_has_an_answer_first_and_then_a_reason(tmp_
 def test_a_run_skips_its_search_where_an_early_mixture_suffices_and_resumed_it_searches(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    rng = np.random.default_rng(0)
-    np.savez(tmp_path / "x.npz", x=rng.standard_normal((24, 3, 16, 16)).astype(np.float32))
+    np.savez(tmp_path / "x.npz", x=np.random.default_rng(0).standard_normal((24, 3, 16, 16)).astype(np.float32))
     onnx.save(tiny_convnet(), tmp_path / "tiny.onnx")
     given = {"model.source": str(tmp_path / "tiny.onnx"), "data.source": str(tmp_path / "x.npz")}
     given |= {"accuracy.budget": 0.5, "cache.dir": str(tmp_path / "cache"), "search.evaluations": None}
@@ -120,11 +120,10 @@ def test_a_run_skips_its_search_where_an_early_mixture_suffices_and_resumed_it_s
     assert 0 < first.search.evaluations == len(early) < 8
     assert any("resume" in one for one in advice(first, run))
     picked = pick_answer(run, "0.4", LineReporter()).result
-    assert picked.search is not None
-    assert picked.search.skipped
+    assert not_none(picked.search).skipped
     second = run_in(run, config)
-    assert second.search is not None
-    assert (second.search.skipped, second.search.generations > 0) == (False, True)
+    searched = not_none(second.search)
+    assert (searched.skipped, searched.generations > 0) == (False, True)
     assert early.keys() < read_run(run).evaluated.keys()
     assert second.cost_model is not None
 
@@ -223,8 +222,7 @@ def check_answer(run: Path, config: Config, plan: Plan, stays: bool) -> None:
     """An answer is left of a run whose row raises ``ValueError``; ``stays``: that was not compared with others."""
     lines = list[str]()
     with pytest.raises(AnswerStays) if stays else nullcontext():
-        result = run_in(run, config, LineReporter(lines.append), plan)
-        assert result.best.median_ms
+        assert run_in(run, config, LineReporter(lines.append), plan).best.median_ms
         assert (run / "result.json").is_file()
     with load_artifact(run / BEST) as session:
         assert session.run(None, random_inputs(tiny_convnet(), 0))
@@ -310,8 +308,7 @@ def test_the_answer_so_far_is_compared_if_a_later_stage_fails(
     if searched:
         failing(monkeypatch, "CompiledCandidates.compile", InputError("no placement could be compiled"))
     config, run = config_of(tmp_path), tmp_path / "run"
-    plan = announcing(None if searched else ValueError("on purpose"))
-    found = run_in(run, start_run(run, config), plan=plan)
+    found = run_in(run, start_run(run, config), plan=announcing(None if searched else ValueError("on purpose")))
     assert found.candidate_speedup.rounds, "it was compared"
     assert (found.search is not None) == searched
     assert found.not_searched == ("" if searched else "ValueError: on purpose")
@@ -351,8 +348,7 @@ def test_an_answer_that_exceeds_the_budget_is_withdrawn_where_there_was_no_time_
     monkeypatch.setattr("collage_evo.run.final.hold_out", excludes)
     config, run = config_of(tmp_path), tmp_path / "run"
     found = run_in(run, start_run(run, config), plan=announcing())
-    known = read_so_far(run / BEST)
-    assert known is not None
+    known = not_none(read_so_far(run / BEST))
     assert (found.proof, found.placed, found.best_ms) == (Proof.NONE, False, known.latency_ms)
     assert known.latency_ms > 1e-6
 
@@ -373,13 +369,11 @@ def test_an_answer_that_was_not_compared_in_time_has_a_result_that_says_so(
         failing(patched, "hold_out", PartIsOver())
         result = run_in(run, start_run(run, config), plan=plan)
     known, speedup = read_so_far(run / BEST), result.speedup_over_best_single
-    assert known is not None
-    assert (result.proof, result.best_ms, result.placed) == (Proof.NONE, known.latency_ms, placed)
+    assert (result.proof, result.best_ms, result.placed) == (Proof.NONE, not_none(known).latency_ms, placed)
     assert (speedup.low <= 1.0, speedup.rounds) == (True, ())
     (said,) = read_finished(run)
     assert (said.result.proof, said.result.best) == (result.proof, result.best)
     assert "Not confirmed: time was over before the final comparison" in " ".join(summary([said], run))
     assert "Time was over before the final comparison" in (run / "report.html").read_text()
     assert any("resume" in one for one in advice(result, run))
-    resumed = run_in(run, config)
-    assert (resumed.proof is not Proof.NONE, read_so_far(run / BEST)) == (True, None)
+    assert (run_in(run, config).proof is not Proof.NONE, read_so_far(run / BEST)) == (True, None)

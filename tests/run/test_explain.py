@@ -62,6 +62,7 @@ from collage_evo.run.store import Store
 from tests.support.models import tiny_convnet, tiny_transformer
 from tests.support.processor import needs
 from tests.support.results import result as approved
+from tests.support.typed import not_none
 
 
 def recorded(folder: Path, model: onnx.ModelProto, *said: str) -> Path:
@@ -80,8 +81,7 @@ def recorded(folder: Path, model: onnx.ModelProto, *said: str) -> Path:
 def with_costs(run: Path, ms: Mapping[Match, float], failures: Mapping[Match, Failure]) -> None:
     """Give ``run`` costs of a search: these standalone times and ``failures``, and none for the other matches."""
     graph, enumerated = graph_in(run), Store(run).get(MATCHES)
-    assert enumerated is not None
-    matches = tuple(dict.fromkeys((*enumerated.found.matches, *ms)))
+    matches = tuple(dict.fromkeys((*not_none(enumerated).found.matches, *ms)))
     times = tuple(ms.get(match, math.inf) for match in matches)
     table = CostTable(times, {matches.index(match): failure for match, failure in failures.items()})
     costs = CostModel((1.0,) * len(matches), {match.engine: Border(0.0, 0.0) for match in matches})
@@ -177,8 +177,7 @@ def test_a_node_that_was_folded_away_is_answered_with_what_holds_it(tmp_path: Pa
 def test_a_node_that_became_a_constant_tells_who_reads_it(tmp_path: Path) -> None:
     b = Builder("constant")
     x = b.input("x", (2, 3))
-    shape = b.op("Shape", x, name="shape")
-    model = b.model(b.op("Reshape", b.op("Exp", x), shape, name="same"))
+    model = b.model(b.op("Reshape", b.op("Exp", x), b.op("Shape", x, name="shape"), name="same"))
     found = explain_node(recorded(tmp_path, model, "backends.use=[onnxruntime]"), "shape")
     assert not found.answers
     assert "was folded into" in printed(print_explanation, found)
@@ -199,8 +198,7 @@ def with_answer(run: Path, answer: str, nodes: list[str]) -> Path:
         Latency("ncnn", reason="build: it does not know Gather"),
         Latency("greedy:onnxruntime,ncnn", 2.5),
     ]
-    result = replace(approved(), answer=answer, placement=regions, baselines=baselines)
-    write_result(run / RESULT, result)
+    write_result(run / RESULT, replace(approved(), answer=answer, placement=regions, baselines=baselines))
     return run
 
 

@@ -38,6 +38,7 @@ from collage_evo.runtime.manifest import EXACT, Profile
 from collage_evo.runtime.program import Program
 from tests.runtime.helpers import TARGET
 from tests.support.machine import FakeMachine, setting_of
+from tests.support.typed import not_none
 
 SAMPLED = Sampled(calibration=10, search=8, held_out=10, total=28, random=False)
 SINGLE = "single"
@@ -89,8 +90,7 @@ class Run:
         return spare
 
     def hold_out(self, by_metric: bool = False, batch_invariant: bool = False) -> tuple[str, HeldOut]:
-        limits = Limits(1e-3, budget=0.01, by_metric=by_metric)
-        machine = FakeMachine(self._answer, setting_of(limits=limits))
+        machine = FakeMachine(self._answer, setting_of(limits=Limits(1e-3, budget=0.01, by_metric=by_metric)))
         accuracy = {"batch_invariant": batch_invariant}
         config = parse_config({"model": {"source": "m.onnx"}, "accuracy": accuracy}, (), "test")
         run = RunContext(config, self.folder, LineReporter(), machine, Path(), cast(Any, ()))
@@ -112,14 +112,12 @@ def test_who_keeps_the_budget_stays(tmp_path: Path) -> None:
     run = Run(tmp_path, {"low": 0.009, "exact": 1e-7, SINGLE: 1e-7})
     answer, held = run.hold_out()
     assert (answer, run.raced, held.excluded, held.notes) == ("low", ["low"], {}, ())
-    assert held.judged is not None
-    assert held.judged.error == 0.009
+    assert not_none(held.judged).error == 0.009
 
 
 @pytest.mark.parametrize(("judged", "advice"), [(10, "give 438 in all"), (5, "this model is too slow for so many")])
 def test_too_few_held_out_samples_are_said_with_what_to_give(judged: int, advice: str, tmp_path: Path) -> None:
-    run = Run(tmp_path, {"low": Judgement(0.0, judged, 0.0, 0.0, changed=0.0)})
-    (note,) = run.hold_out()[1].notes
+    (note,) = Run(tmp_path, {"low": Judgement(0.0, judged, 0.0, 0.0, changed=0.0)}).hold_out()[1].notes
     assert note.endswith(advice)
 
 
@@ -150,18 +148,20 @@ def test_what_races_after_one_that_may_break_it_errs_less_by_what_that_may_err(t
     assert run.seen == [{"low": 0.0125}]
 
 
-def test_after_some_only_float32_is_asked(tmp_path: Path) -> None:
-    errors = {f"low{index}": 0.02 for index in range(9)}
-    run = Run(tmp_path, {**errors, SINGLE: 1e-7})
-    assert run.hold_out()[0] == SINGLE
-    assert len(run.raced) == CHANCES + 1
-
-
-def test_a_library_stays_however_many_placements_broke_it(tmp_path: Path) -> None:
-    errors = {f"low{index}": 0.02 for index in range(9)}
-    run = Run(tmp_path, {**errors, "library bf16": 0.02, "library f16": 0.005, SINGLE: 1e-7})
-    assert run.hold_out()[0] == "library f16"
-    assert run.raced[CHANCES:] == ["library bf16", "library f16"]
+@pytest.mark.parametrize(
+    ("libraries", "raced"),
+    [
+        ({}, [SINGLE]),
+        ({"library bf16": 0.02, "library f16": 0.005}, ["library bf16", "library f16"]),
+    ],
+)
+def test_after_some_placements_only_libraries_and_float32_are_asked(
+    libraries: dict[str, float], raced: list[str], tmp_path: Path
+) -> None:
+    placements = {f"low{index}": 0.02 for index in range(9)}
+    run = Run(tmp_path, {**placements, **libraries, SINGLE: 1e-7})
+    assert run.hold_out()[0] == raced[-1]
+    assert run.raced[CHANCES:] == raced
 
 
 def test_safer_ones_race_once_after_all_that_raced_broke_it(tmp_path: Path) -> None:
@@ -179,8 +179,7 @@ def test_safer_ones_race_once_after_all_that_raced_broke_it(tmp_path: Path) -> N
 def test_float32_stays_whatever_it_loses(tmp_path: Path) -> None:
     answer, held = Run(tmp_path, {"exact": 0.02, SINGLE: 1e-7}).hold_out()
     assert (answer, held.excluded) == ("exact", {})
-    dead = Failure(Fault.RAISED, "the metric raised")
-    answer, held = Run(tmp_path, {SINGLE: dead}).hold_out()
+    answer, held = Run(tmp_path, {SINGLE: Failure(Fault.RAISED, "the metric raised")}).hold_out()
     assert answer == SINGLE
     assert "could not be judged" in held.notes[0]
 

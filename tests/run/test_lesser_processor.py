@@ -16,6 +16,7 @@ from collage_evo.hardware.processor import this_machine
 from collage_evo.report.finished import result_in
 from tests.support.models import tiny_convnet
 from tests.support.quick import QUICK, options
+from tests.support.typed import not_none
 
 pytestmark = pytest.mark.slow
 
@@ -33,14 +34,12 @@ def test_int8_takes_part_without_vnni_and_bfloat16_is_declined_with_the_reason(t
         env={**os.environ, SWITCH: "avx2"}, capture_output=True, text=True, timeout=240, check=False,
     )  # fmt: skip
     assert done.returncode == 0, done.stderr
-    result = result_in(tmp_path / "run")
-    assert result is not None
+    result = not_none(result_in(tmp_path / "run"))
     kinds = {kind for point in result.front for kind in point.arithmetics}
     assert kinds <= {"float32", "int8", "int8-weights", "int8-blocks", "int8-rows"}
     assert "Recording the ranges of values, for int8" in done.stderr
     assert result.accuracy is not None
-    assert result.accuracy.error_held_out is not None
-    assert result.accuracy.error_held_out < 0.02
+    assert not_none(result.accuracy.error_held_out) < 0.02
     reason = "This processor does not compute in bfloat16, so only float32 and int8 took part"
     assert reason in result.accuracy.notes
     assert reason in (tmp_path / "run" / "report.html").read_text()

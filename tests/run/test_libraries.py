@@ -18,6 +18,7 @@ from collage_evo.genome.outcome import Outcome
 from collage_evo.hardware.target import Target
 from collage_evo.report.result import LibraryResult
 from collage_evo.run.result_parts import library_results
+from tests.support.typed import not_none
 
 GAIN = Ratio(1.5, 1.4, 1.6, (1.5, 1.5))
 
@@ -28,8 +29,7 @@ def baseline(backend: str, variant: str = "default", ms: float = 2.0) -> Baselin
 
 def usual() -> str:
     """The variant that OpenVINO takes by itself on this processor."""
-    variant = get_backend("openvino").like_defaults(Target())
-    assert variant is not None
+    variant = not_none(get_backend("openvino").like_defaults(Target()))
     return variant.name
 
 

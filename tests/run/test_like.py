@@ -44,8 +44,7 @@ def configured(folder: Path, model: onnx.ModelProto, **more: Any) -> Config:
 
 def run(config: Config, directory: Path) -> tuple[Result, Sequence[str]]:
     lines: list[str] = []
-    started = start_run(directory, config)
-    return run_in(directory, started, LineReporter(lines.append)), lines
+    return run_in(directory, start_run(directory, config), LineReporter(lines.append)), lines
 
 
 def begin(config: Config, told: Callable[[str], None] = lambda text: None) -> tuple[Config, WarmStart]:
@@ -120,8 +119,7 @@ def test_a_run_that_is_not_there_or_has_not_ended_is_told(first: Path, tmp_path:
 
 def test_a_run_whose_other_is_gone_goes_on_once_it_is_back(first: Path, tmp_path: Path) -> None:
     other = shutil.copytree(first, tmp_path / "other")
-    config = configured(tmp_path, tiny_convnet(), **{"search.like": str(other)})
-    start_run(tmp_path / "run", config)
+    start_run(tmp_path / "run", configured(tmp_path, tiny_convnet(), **{"search.like": str(other)}))
     other.rename(tmp_path / "moved")
     with pytest.raises(InputError, match=r"warm start .* needs the run directory .*other"):
         run_in(tmp_path / "run", reopen_run(tmp_path / "run"))
@@ -138,8 +136,7 @@ def test_a_backend_that_was_far_behind_is_not_measured_again(first: Path, tmp_pa
     original = (first / "baselines.json").read_text()
     try:
         (first / "baselines.json").write_text(json.dumps([*copy, slow]))
-        config = configured(tmp_path, tiny_convnet(), **{"search.like": str(first)})
-        _, earlier = begin(config)
+        _, earlier = begin(configured(tmp_path, tiny_convnet(), **{"search.like": str(first)}))
         assert list(earlier.far) == [("onnxruntime", "nchw")]
     finally:
         (first / "baselines.json").write_text(original)
@@ -151,10 +148,9 @@ def test_who_was_not_tried_for_what_an_earlier_run_told_is_said_to_be_so_in_any_
     (alone, *_) = read_run(first).baselines
     broken = Failure(Fault.BUILD, detail="Check failed: (a != b)")
     failures = (Failure(Fault.KNOWN, "it took 3.0 times as long"), broken)
-    names = ("known", "broken")
     others = tuple(
         replace(alone, name=name, variant=name, exact=False, outcome=Outcome.unfit(failure))
-        for name, failure in zip(names, failures, strict=True)
+        for name, failure in zip(("known", "broken"), failures, strict=True)
     )
     earlier = replace(read_run(first), directory=tmp_path)
     earlier.__dict__["baselines"] = (alone, *others)

@@ -93,8 +93,7 @@ def test_there_are_none_without_a_bound_or_where_float32_alone_keeps_it(run: Run
 
 
 def test_there_are_none_after_a_search_that_had_no_time_for_a_placement(run: RunContext) -> None:
-    state = new_state(0, {Objective.ERROR: math.inf})
-    before = SearchRecord((), state)
+    before = SearchRecord((), new_state(0, {Objective.ERROR: math.inf}))
     assert with_mixtures_for_budget(run, SPACE, before, BASELINES, 4.0, {}) is before
 
 

@@ -30,6 +30,7 @@ from collage_evo.runtime.artifact import read_artifact
 from tests.runtime.helpers import sums
 from tests.support.parsed import files_parsed
 from tests.support.quick import QUICK, nested
+from tests.support.typed import not_none
 
 pytestmark = pytest.mark.slow
 
@@ -175,8 +176,7 @@ def test_the_fall_back_is_the_best_over_all_profiles() -> None:
             for name, ms in latency.items()
         ]
 
-    best = best_fallback([measured(a=1.0, b=2.0, c=0.1), measured(a=9.0, b=3.0, c=None)])
-    assert best is not None
+    best = not_none(best_fallback([measured(a=1.0, b=2.0, c=0.1), measured(a=9.0, b=3.0, c=None)]))
     assert best.name == "b"
     assert best_fallback([measured(a=1.0), measured(a=None)]) is None
     assert best_fallback([[]]) is None

@@ -36,6 +36,7 @@ from tests.runtime.helpers import TARGET, whole
 from tests.support.models import parse_graph, tiny_convnet
 from tests.support.quick import QUICK, nested
 from tests.support.runs import run_in
+from tests.support.typed import not_none
 
 pytestmark = pytest.mark.slow
 
@@ -45,8 +46,7 @@ def run(tmp_path_factory: pytest.TempPathFactory) -> Path:
     folder = tmp_path_factory.mktemp("proof")
     onnx.save(tiny_convnet(), folder / "tiny.onnx")
     given = {**QUICK, "model.source": str(folder / "tiny.onnx"), "cache.dir": str(folder / "cache")}
-    config = start_run(folder / "run", parse_config(nested(given), (), "test"))
-    run_in(folder / "run", config)
+    run_in(folder / "run", start_run(folder / "run", parse_config(nested(given), (), "test")))
     return folder / "run"
 
 
@@ -78,8 +78,7 @@ def test_a_run_s_answer_is_held_against_libraries_on_the_file_that_the_run_kept(
     assert {side.name for side in found.libraries} == {"onnxruntime", "openvino"}
     assert all(side.own_settings and side.latency_ms and side.error is not None for side in found.libraries)
     assert any(side.raced and side.over is not None and side.over.rounds for side in found.libraries)
-    assert found.ours.error is not None
-    assert found.ours.error <= found.budget if found.budget else False
+    assert not_none(found.ours.error) <= found.budget if found.budget else False
     assert (found.other_file, found.other_processor, found.sample_source) == (False, "", "of random numbers")
 
 
@@ -105,8 +104,7 @@ def test_the_front_of_a_run_is_measured_again_and_its_files_stay(run: Path) -> N
     found = compared(run, libraries=(), front=True)
     assert contents(run) == before
     assert not found.libraries
-    assert found.ours.before is not None
-    assert found.ours.before.answer
+    assert not_none(found.ours.before).answer
     assert (found.ours.feasible, found.ours.raced, found.exit_code(1.0)) == (True, True, 0)
     recorded = [point for point in read_runs(run)[0].front if not point.answer]
     assert sorted(side.before.how for side in found.front if side.before) == sorted(point.how for point in recorded)

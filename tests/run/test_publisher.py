@@ -26,6 +26,7 @@ from tests.runtime.helpers import TARGET, sums, whole
 from tests.support.machine import FakeMachine, setting_of
 from tests.support.measured import LIMIT, two_nodes
 from tests.support.runs import fake_run
+from tests.support.typed import not_none
 
 Waiting = dict[str, tuple[Path, Future[Written | Failure]]]
 
@@ -92,8 +93,7 @@ def test_a_placement_of_the_search_is_published_unless_a_faster_one_was_meanwhil
     place.finish(first)
     assert place.known == SoFar(14.0, 9e-3, Evidence.SEARCH, "ONNX Runtime", 20.0)
     place.finish(last)
-    assert place.known is not None
-    assert place.known.latency_ms == 14.0
+    assert not_none(place.known).latency_ms == 14.0
     assert not list((tmp_path / "work").glob("*.collage"))
 
 
@@ -104,8 +104,7 @@ def test_a_search_ends_after_what_it_found_is_published(tmp_path: Path) -> None:
     writing = threading.Timer(0.2, place.finish, [placements["first"].key])
     writing.start()
     place.best.finish()
-    assert place.known is not None
-    assert place.known.latency_ms == 5.0
+    assert not_none(place.known).latency_ms == 5.0
     writing.join()
 
 
@@ -121,8 +120,7 @@ def test_a_placement_that_cannot_be_written_leaves_the_answer(tmp_path: Path) ->
     place.best.offer_baselines([place.baseline("onnxruntime", 20.0)])
     place.best.offers(cast(Any, place), tried.space)(placements["first"], Outcome(5.0, error=1e-3))
     place.finish(placements["first"].key, Failure(Fault.CRASH, "exit code 1"))
-    assert place.known is not None
-    assert place.known.latency_ms == 20.0
+    assert not_none(place.known).latency_ms == 20.0
 
 
 def test_the_winner_of_a_final_comparison_stays(tmp_path: Path) -> None:
@@ -138,7 +136,6 @@ def test_a_run_that_goes_on_replaces_what_it_had(tmp_path: Path) -> None:
     Place(tmp_path).best.offer_baselines([Place(tmp_path).baseline("onnxruntime", 20.0)])
     place = Place(tmp_path)
     place.best.offer_baselines([place.baseline("onnxruntime", 25.0)])
-    assert place.known is not None
-    assert place.known.latency_ms == 20.0
+    assert not_none(place.known).latency_ms == 20.0
     place.best.offer_baselines([place.baseline("openvino", 10.0)])
-    assert place.known.latency_ms == 10.0
+    assert not_none(place.known).latency_ms == 10.0

@@ -72,7 +72,6 @@ def test_explain_names_the_rewrite_and_what_it_takes(finished: Place) -> None:
     told = finished.collage("explain", "run", "--region", 0)
     assert told.returncode == 0, told.stderr
     assert f"rewritten, {NAME}: conv3" in told.stdout
-    node = json.loads(finished.collage("explain", "run", "--node", "conv3", "--json").stdout)
-    (answer,) = node["answers"]
+    (answer,) = json.loads(finished.collage("explain", "run", "--node", "conv3", "--json").stdout)["answers"]
     offers = {offer["variant"]: offer["ms"] for offer in answer["offers"] if offer["pattern"] == NAME}
     assert offers[f"default~{NAME}"] > 0

@@ -37,6 +37,7 @@ from collage_evo.run.stages import model as stage
 from collage_evo.run.stages import samples as parts
 from collage_evo.run.stages.samples import SAMPLES, calibration_feeds, held_out_samples
 from tests.support.models import chain, parse_graph
+from tests.support.typed import not_none
 
 MODEL = chain(1)
 SHAPE = (1, 4, 8, 8)
@@ -150,8 +151,7 @@ def test_a_run_that_goes_on_keeps_the_samples_that_it_began_with(tmp_path: Path)
     first = prepare(begun(tmp_path, 20))
     place = begun(tmp_path, 20, seed=5)
     (tmp_path / "x.npz").unlink()
-    again = prepare(place)
-    np.testing.assert_array_equal(first.references[0][0]["x"], again.references[0][0]["x"])
+    np.testing.assert_array_equal(first.references[0][0]["x"], prepare(place).references[0][0]["x"])
 
 
 def test_an_input_that_may_not_be_random_is_the_same_in_all_samples(tmp_path: Path) -> None:
@@ -187,8 +187,7 @@ def test_data_without_a_sample_of_the_run_s_shapes_are_refused(array: np.ndarray
 def test_without_data_samples_are_random_and_float32_alone_needs_none(tmp_path: Path) -> None:
     run = begun(tmp_path)
     prepare(run)
-    sampled = run.store.get(SAMPLES)
-    assert sampled is not None
+    sampled = not_none(run.store.get(SAMPLES))
     assert sampled.random
     assert min(sampled.calibration, sampled.search, sampled.held_out) > 0
     (tmp_path / "exact").mkdir()
@@ -247,8 +246,7 @@ def test_a_metric_that_was_changed_since_the_run_began_is_refused_by_each_proces
 def test_few_samples_are_all_of_the_parts(tmp_path: Path) -> None:
     run = begun(tmp_path, 2)
     prepare(run)
-    sampled = run.store.get(SAMPLES)
-    assert sampled is not None
+    sampled = not_none(run.store.get(SAMPLES))
     assert sampled.shared
     assert json.loads((run.work / "samples.json").read_text())["total"] == 2
     assert not replace(sampled, random=True).shared
@@ -285,8 +283,7 @@ def test_infinity_that_stays_inside_of_the_model_is_an_input_as_any_other(tmp_pa
     """A mask of minus infinity, and missing values of a tree, are such inputs."""
     run = begun(tmp_path, 20)
     net = Builder("masked")
-    masked = net.op("Softmax", net.input("x", ("n", *SHAPE[1:])), axis=3)
-    onnx.save(net.model(masked), tmp_path / "m.onnx")
+    onnx.save(net.model(net.op("Softmax", net.input("x", ("n", *SHAPE[1:])), axis=3)), tmp_path / "m.onnx")
     spoiled(tmp_path, slice(None), -np.inf)
     assert np.isfinite(next(iter(prepare(run).references[0][1].values()))).all()
 
@@ -303,8 +300,7 @@ def test_choices_that_rounding_changes_in_one_sample_are_excused(part: str, tmp_
         (tmp_path / str(excused) / "work").mkdir(parents=True)
         np.savez(tmp_path / "x.npz", x=x)
         run = Workplace(parse_config(data, (), "test"), tmp_path / str(excused), LineReporter())
-        limits = limits_of(run)
-        assert bool(limits.excused) == excused
+        assert bool(limits_of(run).excused) == excused
         last = int(read_samples(run.work / f"{part}.npz")[-1].feeds["x"][0, 0]) - 2
         x[last, 1:] = (1 + 2.0**-23 * order)[1:]
 
@@ -322,8 +318,7 @@ def asked(folder: Path, *lengths: int, **sections: object) -> tuple[FixedShapes 
 
 def test_samples_of_several_shapes_mean_one_open_answer_unless_shapes_are_given(tmp_path: Path) -> None:
     found, samples = asked(tmp_path, 7, 4, 7, 250)
-    dimensions = (Dimension(1, 1, "batch"), Dimension(4, 250, "length"))
-    assert found == OpenShapes({"x": dimensions})
+    assert found == OpenShapes({"x": (Dimension(1, 1, "batch"), Dimension(4, 250, "length"))})
     assert [sample.feeds["x"].shape[1] for sample in samples] == [7, 4, 7, 250]
     assert asked(tmp_path, shapes={"x": [1, 7]})[0] == FixedShapes(({"x": [1, 7]},))
     assert asked(tmp_path, 7, 4, shapes={"x": [[1, 7], [1, 4]]})[0] == FixedShapes(({"x": [1, 7]}, {"x": [1, 4]}))

@@ -27,6 +27,7 @@ from collage_evo.run.stages.samples import PARTS
 from collage_evo.run.stages.sizes import ROUNDS, BySize, times_by_size
 from tests.support.machine import FakeMachine
 from tests.support.runs import fake_run
+from tests.support.typed import not_none
 
 MODEL = onnx.parser.parse_model(
     '<ir_version: 9, opset_import: ["" : 18]> g (int64[1, length] ids) => (int64[1, length] y) { y = Identity(ids) }'
@@ -100,8 +101,8 @@ def test_the_table_has_both_ends_and_every_library(tmp_path: Path) -> None:
 def test_the_largest_size_of_a_range_is_timed_if_no_sample_has_it(tmp_path: Path) -> None:
     ranges = {"model.shapes": {"length": "4..600"}}
     found = by_size(tmp_path, {"placement/0": flat, ORT: linear}, "placement/0", **ranges)
-    assert found.table is not None
-    assert (found.table.times[-1].size, found.table.times[-1].samples) == (600, 0)
+    largest = not_none(found.table).times[-1]
+    assert (largest.size, largest.samples) == (600, 0)
 
 
 def test_an_answer_that_is_slower_at_a_size_is_left_out_with_others_that_are(tmp_path: Path) -> None:
@@ -124,14 +125,12 @@ def test_a_library_in_float32_stays_and_one_in_a_lower_precision_does_not(tmp_pa
     assert by_size(tmp_path, paces, ORT).slow == {}
     found = by_size(tmp_path, paces, "onnxruntime/int8-dynamic")
     assert set(found.slow) == {"onnxruntime/int8-dynamic"}
-    assert found.table is not None
-    assert set(found.table.times[0].ms) == {ANSWER, *NAMES.values()}
+    assert set(not_none(found.table).times[0].ms) == {ANSWER, *NAMES.values()}
 
 
 def test_noise_leaves_no_answer_out(tmp_path: Path) -> None:
     paces = {"placement/0": lambda n: 0.99 * linear(n), ORT: linear, OPENVINO: linear}
-    left_out = [by_size(tmp_path, paces, "placement/0", noise=0.1, seed=seed).slow for seed in range(8)]
-    assert left_out == [{}] * 8
+    assert [by_size(tmp_path, paces, "placement/0", noise=0.1, seed=seed).slow for seed in range(8)] == [{}] * 8
 
 
 def test_contestants_take_turns_in_processes_of_their_own(tmp_path: Path) -> None:
@@ -155,8 +154,7 @@ def test_contestants_that_do_not_fit_into_memory_together_are_loaded_one_at_a_ti
     found = by_size(tmp_path, paces, "placement/0", peak_bytes=peak_bytes, running=running)
     assert max(running) == together
     assert len(running) == 3 * 7 * ROUNDS
-    assert found.table is not None
-    assert found.table.times[-1].ms == pytest.approx({ANSWER: 52.2, NAMES[ORT]: 52.2, NAMES[OPENVINO]: 52.2})
+    assert not_none(found.table).times[-1].ms == pytest.approx(dict.fromkeys((ANSWER, *NAMES.values()), 52.2))
 
 
 def test_a_placement_that_fails_at_a_size_is_not_the_answer(tmp_path: Path) -> None:
@@ -177,8 +175,7 @@ def test_a_placement_that_fails_at_a_size_is_not_the_answer(tmp_path: Path) -> N
 def test_a_library_that_fails_at_a_size_is_no_rival_and_is_named_if_it_is_the_answer(tmp_path: Path) -> None:
     paces: dict[str, Pace] = {"placement/0": linear, ORT: lambda n: 0.0 if n > 256 else linear(n)}
     found = by_size(tmp_path, paces, "placement/0")
-    assert found.table is not None
-    assert [*found.table.times[-1].ms] == [ANSWER]
+    assert [*not_none(found.table).times[-1].ms] == [ANSWER]
     assert not found.slow
     with pytest.raises(InputError, match=r"onnxruntime/default failed at length 512: .*SIGSEGV"):
         by_size(tmp_path, {ORT: paces[ORT]}, ORT)

@@ -65,6 +65,7 @@ from tests.support.machine import FakeMachine
 from tests.support.models import chain, tiny_convnet
 from tests.support.quick import QUICK, nested
 from tests.support.runs import fake_run, run_in
+from tests.support.typed import not_none
 
 
 def test_a_backend_that_crashes_in_the_final_compile_fails_its_placement_only(
@@ -235,8 +236,7 @@ def test_of_a_model_that_gives_nan_alone_no_error_is_told_and_only_float32_answe
     onnx.save(b.model(b.op("Sqrt", b.op("Neg", b.op("Exp", x)))), tmp_path / "nan.onnx")
     given = {**QUICK, "accuracy.budget": 0.02, "model.source": str(tmp_path / "nan.onnx")}
     config = parse_config(nested({**given, "cache.dir": str(tmp_path / "cache")}), (), "test")
-    started = start_run(tmp_path / "run", config)
-    result = run_in(tmp_path / "run", started)
+    result = run_in(tmp_path / "run", start_run(tmp_path / "run", config))
     assert NOTHING_FINITE in result.notes
     assert (result.accuracy.error_search, result.accuracy.error_held_out) == (None, None)
     assert all(point.exact for point in result.front)
@@ -262,8 +262,7 @@ def declares(outputs: str, nodes: str, size: str = "3") -> onnx.ModelProto:
 
 
 def test_outputs_are_described_as_the_file_declares_them_where_one_depends_on_data(tmp_path: Path) -> None:
-    model = declares("float[3, 4] z, int64[2, found] y", "z = Neg(r) y = NonZero(r)")
-    onnx.save(model, tmp_path / "m.onnx")
+    onnx.save(declares("float[3, 4] z, int64[2, found] y", "z = Neg(r) y = NonZero(r)"), tmp_path / "m.onnx")
     config = parse_config({"model": {"source": str(tmp_path / "m.onnx")}}, (), "test")
     with open_run(config, tmp_path / "run", LineReporter()) as (run, prepared):
         signature = fall_back(run, prepared, Backends()).signature
@@ -318,14 +317,12 @@ def test_a_run_that_goes_on_relies_on_no_digest_of_an_earlier_process(tmp_path: 
 
 
 def test_an_output_that_is_declared_wrongly_takes_other_shapes_too(tmp_path: Path) -> None:
-    model = declares("float[7, 4] z, float[rows, 4] w", "z = Neg(r) w = Exp(r)", "rows")
-    onnx.save(model, tmp_path / "m.onnx")
+    onnx.save(declares("float[7, 4] z, float[rows, 4] w", "z = Neg(r) w = Exp(r)", "rows"), tmp_path / "m.onnx")
     source = {"source": str(tmp_path / "m.onnx"), "shapes": {"x": [3, 4]}}
     config = parse_config({"model": source, "cache": {"dir": str(tmp_path / "cache")}}, (), "test")
     with open_run(config, tmp_path / "run", LineReporter()) as (run, prepared):
         delivered = fall_back(run, prepared, Backends((get_backend("onnxruntime"),)))
-    assert delivered.fallback is not None
-    with load_artifact(delivered.fallback) as session:
+    with load_artifact(not_none(delivered.fallback)) as session:
         for rows in (3, 5):
             x = np.full((rows, 4), 2, np.float32)
             z, w = session.run(None, {"x": x})

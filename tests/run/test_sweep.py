@@ -24,6 +24,7 @@ from collage_evo.run.directory import reopen_run
 from tests.cli.commands import collage
 from tests.support.models import chain
 from tests.support.quick import QUICK_ALL_CORES, options
+from tests.support.typed import not_none
 
 SPACE = {"search.ga.population": {"choices": [8, 16]}, "target.threads": {"low": 1, "high": 2}}
 
@@ -93,8 +94,7 @@ def test_values_of_the_policy_are_varied_as_other_keys_are(monkeypatch: pytest.M
 
 @pytest.mark.parametrize("sampler", ["tpe", "random"])
 def test_latency_is_minimised(runs: Runs, tmp_path: Path, sampler: str) -> None:
-    found = run_sweep(config_of(sampler=sampler, metric="latency"), tmp_path)
-    values = [trial.value for trial in found.trials]
+    values = [trial.value for trial in run_sweep(config_of(sampler=sampler, metric="latency"), tmp_path).trials]
     assert values == sorted(values)
     assert len(values) == len(runs.asked) == 4
 
@@ -150,8 +150,7 @@ def test_a_failing_run_is_a_failed_trial_with_its_reason(runs: Runs, tmp_path: P
 
 def test_a_trial_that_another_process_ends_meanwhile_counts(monkeypatch: pytest.MonkeyPatch) -> None:
     study = optuna.create_study()
-    other = sweep._next_trial(study, config_of(trials=1))
-    assert other is not None
+    other = not_none(sweep._next_trial(study, config_of(trials=1)))
     read = study.get_trials
 
     def read_and_end(deepcopy: bool = True, states: Any = None) -> list[optuna.trial.FrozenTrial]:
@@ -166,8 +165,7 @@ def test_a_trial_that_another_process_ends_meanwhile_counts(monkeypatch: pytest.
 
 def test_a_trial_about_to_be_told_as_failed_counts_once() -> None:
     study = optuna.create_study()
-    failing = sweep._next_trial(study, config_of(trials=2))
-    assert failing is not None
+    failing = not_none(sweep._next_trial(study, config_of(trials=2)))
     failing.set_user_attr(sweep.ERROR, "no placement could be measured")
     assert sweep._next_trial(study, config_of(trials=2)) is not None
     assert sweep._next_trial(study, config_of(trials=2)) is None

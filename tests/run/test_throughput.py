@@ -147,8 +147,7 @@ def test_the_other_speed_is_not_measured_where_nobody_wants_it_or_a_run_is_long(
     final: Mapping[str, str], ms: float, reason: str
 ) -> None:
     config = parse_config({"model": {"source": "a.onnx"}, "final": final}, (), "here")
-    machine = FakeMachine(lambda job: None, most_sessions=2)
-    run = replace(fake_run(Path(), machine), config=config)
+    run = replace(fake_run(Path(), FakeMachine(lambda job: None, most_sessions=2)), config=config)
     race = SimpleNamespace(timing=lambda name: Timing((ms, ms)))
     told = answer_speeds(run, cast(Verdict, SimpleNamespace(final=race, answer="a")), cast(Answer, None))
     assert told == Speeds(2, ms, None, None, reason)
@@ -214,8 +213,7 @@ def test_what_any_of_the_sessions_leaves_is_checked(tmp_path: Path, monkeypatch:
         session.feed({name: session.read(name) + 1})
         return timing
 
-    measured = answer_here(setting, job)
-    assert not isinstance(measured, Failure)
+    assert not isinstance(answer_here(setting, job), Failure)
     monkeypatch.setattr(Crowd, "measure", spoilt)
     failure = answer_here(setting, job)
     assert isinstance(failure, Failure)
@@ -247,8 +245,7 @@ def test_what_backends_took_alone_is_of_one_session_whatever_the_machine_could_h
         raise NotSearchable("enough was seen")
 
     monkeypatch.setattr("collage_evo.run.plan.gather_costs", gather_costs)
-    machine = FakeMachine(lambda job: None, sessions=sessions, most_sessions=64)
-    run = fake_run(Path(), machine)
+    run = fake_run(Path(), FakeMachine(lambda job: None, sessions=sessions, most_sessions=64))
     model: Any = SimpleNamespace(graph=build_graph(chain(1)))
     single = NormalisedBaselines((Baseline("ncnn", "ncnn", "default", Path("a"), Outcome(3.0)),))
     none = Matches((), (), {})

@@ -143,13 +143,17 @@ def test_a_manifest_of_any_bytes_is_refused(tmp_path: Path, text: bytes) -> None
         collage_evo.load(tmp_path)
 
 
+@pytest.fixture
+def forged(artifact: Path, tmp_path: Path) -> Path:
+    """A copy of the artifact, to be changed."""
+    return shutil.copytree(artifact, tmp_path / "forged.collage")
+
+
 @pytest.mark.parametrize("parts", ["regions", "tensors"])
 def test_more_than_any_search_makes_is_refused_before_a_file_is_read(
-    artifact: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, parts: str
+    forged: Path, monkeypatch: pytest.MonkeyPatch, parts: str
 ) -> None:
-    forged = tmp_path / "forged.collage"
-    shutil.copytree(artifact, forged)
-    manifest = json.loads((artifact / MANIFEST).read_text())
+    manifest = json.loads((forged / MANIFEST).read_text())
     for profile in manifest["profiles"]:  # each alone might do
         one = next(iter(profile["tensors"].values()))
         more = {"regions": profile["regions"] * 5000, "tensors": {f"t{index}": one for index in range(5000)}}
@@ -160,12 +164,10 @@ def test_more_than_any_search_makes_is_refused_before_a_file_is_read(
         collage_evo.load(forged)
 
 
-def test_what_a_piece_says_of_itself_is_not_read_where_it_is_too_long(artifact: Path, tmp_path: Path) -> None:
-    forged = tmp_path / "forged.collage"
-    shutil.copytree(artifact, forged)
-    manifest = json.loads((artifact / MANIFEST).read_text())
+def test_what_a_piece_says_of_itself_is_not_read_where_it_is_too_long(forged: Path) -> None:
+    manifest = json.loads((forged / MANIFEST).read_text())
     name = next(name for name in manifest["files"] if name.endswith("border.json"))
-    text = (artifact / name).read_bytes() + b" " * 2**25
+    text = (forged / name).read_bytes() + b" " * 2**25
     (forged / name).unlink()
     (forged / name).write_bytes(text)
     manifest["files"][name], manifest["sizes"][name] = hashlib.sha256(text).hexdigest(), len(text)
@@ -174,9 +176,7 @@ def test_what_a_piece_says_of_itself_is_not_read_where_it_is_too_long(artifact: 
         collage_evo.load(forged)
 
 
-def test_a_manifest_that_is_too_long_is_not_read(artifact: Path, tmp_path: Path) -> None:
-    forged = tmp_path / "forged.collage"
-    shutil.copytree(artifact, forged)
+def test_a_manifest_that_is_too_long_is_not_read(forged: Path) -> None:
     with (forged / MANIFEST).open("a") as file:
         file.write(" " * 2**25)
     with pytest.raises(InputError, match="is damaged"):

@@ -30,5 +30,4 @@ def fake_run(directory: Path, machine: FakeMachine, lines: list[str] | None = No
     config = parse_config(nested({"model.source": "m.onnx", **given}), (), "test")
     logged = lines if lines is not None else list[str]()
     reporter = LineReporter(lambda line: logged.append(line.partition("] ")[2]))
-    database = CostDatabase(directory / "costs.jsonl")
-    return RunContext(config, directory, reporter, machine, directory, database)
+    return RunContext(config, directory, reporter, machine, directory, CostDatabase(directory / "costs.jsonl"))

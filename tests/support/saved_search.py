@@ -65,8 +65,7 @@ def record(space: SearchSpace) -> dict[str, Any]:
 
 def _search(space: SearchSpace, settings: GaSettings, differs: NonAdditive) -> dict[str, Any]:
     target = SimulatedEvaluator(space, differs, noise=0.02)
-    search = Evolution(space, target, settings, Budget(EVALUATIONS), lambda: 0.0, make_seeds(space).named)
-    found = search.run()
+    found = Evolution(space, target, settings, Budget(EVALUATIONS), lambda: 0.0, make_seeds(space).named).run()
     return {
         "hall": list(found.hall),
         "best_ms": round(found.best_ms, 6),

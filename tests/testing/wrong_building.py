@@ -94,7 +94,7 @@ class Unused(Right):
         return (*super().patterns(), GraphPattern("nowhere", lambda op: op.NoSuchOperator(...)))
 
 
-class Follows(Right):
+class Follows(Claims):
     """Says that it looks at indices, and does not."""
 
     def guards(self, variant):
@@ -102,10 +102,6 @@ class Follows(Right):
 
     def supports_node(self, graph, node):
         return YES if node.op_type == "Gather" and "axis" not in node.attributes else no("only rows are taken")
-
-    def build(self, model, target, variant, workdir):
-        onnx.save(model, workdir / "model.onnx")
-        return Built(("model.onnx",))
 
     def load(self, workdir, target, variant, inputs, outputs):
         return Bound(lambda ins, outs: lambda: np.copyto(outs[0], np.take(ins[0], ins[1], 0, mode="wrap")))
@@ -118,17 +114,13 @@ class Checked(Follows):
         return False
 
 
-class Open(Right):
+class Open(Claims):
     """Takes open inputs of anything, by the reference."""
 
     refuses_shapes = True
 
     def supports_node(self, graph, node):
         return YES
-
-    def build(self, model, target, variant, workdir):
-        onnx.save(model, workdir / "model.onnx")
-        return Built(("model.onnx",))
 
     def load(self, workdir, target, variant, inputs, outputs):
         loaded = Bound(None)
