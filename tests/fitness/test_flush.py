@@ -84,7 +84,8 @@ def test_each_thread_reads_on_a_core_of_its_own() -> None:
     cores = tuple(sorted(os.sched_getaffinity(0)))[:2]
     os.sched_setaffinity(0, cores)
     known = set(os.listdir("/proc/self/task"))
-    Flush(2).read(10**6)
+    flush = Flush(2)  # whose thread ends with it
+    flush.read(10**6)
     (helper,) = set(os.listdir("/proc/self/task")) - known
     assert os.sched_getaffinity(int(helper)) == {cores[1]}
     assert os.sched_getaffinity(0) == set(cores)
