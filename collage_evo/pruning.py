@@ -152,7 +152,8 @@ SLOW_FAMILY = Rule(
     "fastest", number=1.25,
 )
 SMALL_GAIN = Rule(
-    "small_gain", "not tried", "a mixture that may not take less than {} of the best baseline's time", number=0.95
+    "small_gain", "not tried", "a mixture that is expected to take more than {} of the time of its own library's "
+    "baseline, or all of a library whose mixtures took more than that of the best baseline's", number=0.95,
 )
 LITTLE_ROOM = Rule(
     "little_room", "not tried", "another mixture of a family whose error within the budget is above {} of it",

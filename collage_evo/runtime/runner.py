@@ -241,15 +241,15 @@ class Runner:
         return partial(self._run_open, piece, executable, [(n, buffers.get(n)) for n in piece.inputs])
 
     def _run_open(
-        self, piece: Piece, executable: DynamicExecutable, given: Sequence[tuple[str, np.ndarray | None]]
+        self, piece: Piece, executable: DynamicExecutable, inputs_from: Sequence[tuple[str, np.ndarray | None]]
     ) -> None:
         """Run a piece whose tensors are not all static: the library allocates its outputs.
 
-        ``given``: each input with its buffer, None for one that has none.
+        ``inputs_from``: each input with its buffer, None for one that has none.
         """
         values, buffers = self._values, self._buffers
         try:
-            inputs = [values[name] if buffer is None else buffer for name, buffer in given]
+            inputs = [values[name] if buffer is None else buffer for name, buffer in inputs_from]
         except KeyError as missing:
             raise InputError(f"{missing} holds nothing: call feed before") from None
         try:

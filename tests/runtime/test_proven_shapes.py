@@ -193,3 +193,4 @@ def test_an_artifact_without_the_fallback_is_not_served(tmp_path: Path, programs
         with load_artifact(tmp_path / f"{artifact}.collage", proven=proven) as session:
             session.run(None, feed)
             assert session.program.pieces[0].backend == "openvino"
+            assert ("CPUExecutionProvider" in session.get_providers()) == (not proven), "who would refuse a shape"

@@ -112,8 +112,8 @@ def _weight_sizes(model: onnx.ModelProto) -> list[int]:
 def _hints(model: onnx.ModelProto, shapes: Mapping[str, Sequence[int]]) -> dict[str, int]:
     """Sizes of named dimensions in the user's shapes."""
     tensors = {name: value.type.tensor_type for name, value in given_inputs(model).items() if is_tensor(value)}
-    given = [(tensor.shape.dim, shapes[name]) for name, tensor in tensors.items() if name in shapes]
-    sized = (pair for dims, shape in given for pair in zip(dims, shape, strict=False))
+    known = [(tensor.shape.dim, shapes[name]) for name, tensor in tensors.items() if name in shapes]
+    sized = (pair for dims, shape in known for pair in zip(dims, shape, strict=False))
     return firsts((dim.dim_param, size) for dim, size in sized if dim.dim_param)
 
 

@@ -131,7 +131,7 @@ def times_by_size(
 def _faster(ms: Times, name: str, rivals: Collection[str], level: float) -> dict[str, float]:
     """The ``rivals`` that are clearly faster than ``name`` at a size, and how many times as fast they are."""
     logs = ((rival, np.log(np.divide(ms[rival], ms[name])).tolist()) for rival in ms.keys() & rivals)
-    ratios = {rival: Ratio.of(of_rival, 1.0 - level, shared=2 * LAYOUT**2) for rival, of_rival in logs}
+    ratios = {rival: Ratio.of(rounds, 1.0 - level, shared=2 * LAYOUT**2) for rival, rounds in logs}
     return {rival: 1.0 / one.estimate for rival, one in ratios.items() if one.estimate < SLOWER and one.high < 1.0}
 
 
