@@ -182,7 +182,7 @@ def optimize(
             and ``seconds_left``. By default a bar on a terminal and in a notebook, and lines on standard error
             elsewhere.
         resume: continue the run that is in ``out``, with its own settings.
-        overwrite: replace the run that is in ``out``, once this one has an answer.
+        overwrite: replace the run that is in ``out``, once this one has an answer; other files in it stay.
 
     Raises:
         CollageError: bad input or configuration, or a missing backend; one line explains what to do.

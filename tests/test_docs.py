@@ -25,7 +25,7 @@ from collage_evo.rewrites import catalogue
 from tests.support.rewrites.check import rewrite_problems
 
 ROOT = Path(__file__).parents[1]
-PLACES = ("*.md", "docs/*.md", "plugins/*/*.md")
+PLACES = ("*.md", "docs/**/*.md", "plugins/*/*.md")
 DOCUMENTS = [path.relative_to(ROOT).as_posix() for place in PLACES for path in sorted(ROOT.glob(place))]
 COMMANDS = typer.main.get_command(app).commands  # type: ignore[attr-defined]
 

@@ -30,14 +30,14 @@ def configured(*overrides: str) -> Config:
     return load_config("builtin:bert", overrides)
 
 
-def test_each_value_says_what_it_decides_and_by_what_its_default_was_found_and_usage_has_its_row() -> None:
+def test_each_value_says_what_it_decides_and_by_what_its_default_was_found_and_the_reference_has_its_row() -> None:
     for name, one in FIELDS.items():
         assert re.fullmatch(r"[A-Z].*\. (Chosen|Measured|Seen|By sum)\b.*\.", one.metadata["description"]), name
         assert one.metadata["ge"] <= one.default <= one.metadata["le"], name
         assert isinstance(one.default, {"int": int, "float": float}[one.type]), name
     rows = [f"| `policy.{n}` | {one.default:g} | {one.metadata['description']} |\n" for n, one in FIELDS.items()]
     table = "".join(rows)
-    assert table in (ROOT / "docs/usage.md").read_text(), f"put this table into docs/usage.md:\n{table}"
+    assert table in (ROOT / "docs/reference/configuration.md").read_text(), f"put this table into that file:\n{table}"
 
 
 def test_values_are_set_on_the_command_line_and_in_yaml_as_other_keys_are() -> None:

@@ -31,7 +31,7 @@ UNSEEN = 1.5
 Rule = Callable[[Result, Path], str]
 """A piece of advice on a result and its run directory: a sentence, empty if its condition does not hold.
 
-The docstring of a rule is its condition, as docs/usage.md has it.
+The docstring of a rule is its condition, as docs/reference/report.md has it.
 """
 
 

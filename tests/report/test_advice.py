@@ -230,7 +230,7 @@ def test_advice_is_nothing_that_is_refused(tmp_path: Path) -> None:
 
 
 def test_the_documentation_lists_every_condition_in_the_same_order() -> None:
-    text = (ROOT / "docs/usage.md").read_text()
-    section = text.partition("### Advice at the end of a run\n")[2].partition("\n## ")[0]
+    text = (ROOT / "docs/reference/report.md").read_text()
+    section = text.partition("## Advice at the end of a run\n")[2].partition("\n## ")[0]
     rows = [line.split(" | ")[0].removeprefix("| ") for line in section.splitlines() if line.startswith("| ")]
     assert rows[1:] == [" ".join((rule.__doc__ or "").split()) for rule in ADVICE]

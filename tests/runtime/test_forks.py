@@ -60,7 +60,7 @@ def after_a_fork(folder: Path, backend: str, threads: int, end: str = "with all 
     ("backend", "end"),
     [
         ("ncnn", "with all that Python does then"),
-        ("tvm", "at once"),  # its clean-up at the end of a process waits for its threads (docs/usage.md)
+        ("tvm", "at once"),  # its clean-up at the end of a process waits for its threads (docs/reference/sessions.md)
     ],
 )
 def test_a_library_that_would_wait_for_its_threads_is_not_called(tmp_path: Path, backend: str, end: str) -> None:
