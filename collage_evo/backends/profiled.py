@@ -12,6 +12,7 @@ from typing import Protocol, runtime_checkable
 
 import numpy as np
 
+from collage_evo.backends.base import DynamicExecutable, Tensors
 from collage_evo.backends.variants import Variant
 from collage_evo.hardware.target import Target
 
@@ -27,6 +28,40 @@ class KernelTime:
 
     label: str
     ms: float
+
+
+@dataclass(frozen=True)
+class Kernel:
+    """One call of a kernel in one run of a piece.
+
+    Attributes:
+        label: the library's name for it, as that of a :class:`KernelTime`.
+        kind: the library's kind of operator.
+        us: how long it took, in microseconds.
+        precision: in NumPy's words, but ``int8`` for unsigned ones too; empty if the library does not tell.
+        start_us: microseconds from the beginning of the library's run; None if the library only tells the order.
+    """
+
+    label: str
+    kind: str
+    us: float
+    precision: str = ""
+    start_us: float | None = None
+
+
+KernelsOfRuns = Callable[[int], Sequence[Sequence[Kernel]]]
+"""The kernels of each of the last so many runs, in the order of the runs. Called once: it may end the profile."""
+
+
+@runtime_checkable
+class HasTimeline(Protocol):
+    """A backend whose library tells the kernels of a run in their order, so that a session can show them."""
+
+    def load_profiled(
+        self, workdir: Path, target: Target, variant: Variant, inputs: Tensors = ()
+    ) -> tuple[DynamicExecutable, KernelsOfRuns]:
+        """The piece in ``workdir``, as ``load`` gives it, with the library's profiler on, and what that tells."""
+        ...
 
 
 @runtime_checkable

@@ -214,7 +214,7 @@ def _export_files(run: Path, to: Path, form: Form, as_json: bool) -> None:
 
 
 def _export_onnx(run: Path, onnx: Path, as_json: bool) -> None:
-    from collage_evo.export.annotated import export_onnx
+    from collage_evo.run.annotated import export_onnx
 
     done = export_onnx(run, onnx)
     if as_json:

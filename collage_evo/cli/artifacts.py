@@ -17,21 +17,36 @@ def execute(
     feeds: Annotated[Path | None, typer.Option("--inputs", help="An .npz with one array for each input.")] = None,
     warmup: Annotated[int, typer.Option(min=0, help="Untimed runs before the timed ones.")] = 3,
     repeat: Annotated[int, typer.Option(min=1, help="Timed runs.")] = 20,
-    profile: Annotated[bool, typer.Option("--profile", help="Print the time of each region.")] = False,
+    profile: Annotated[
+        Path | None,
+        typer.Option(
+            "--profile",
+            metavar="FILE",
+            help="Write a timeline of these runs, with the operators that libraries tell: JSON for ui.perfetto.dev.",
+        ),
+    ] = None,
     as_json: Json = False,
     debug: Debug = False,
 ) -> None:
-    """Time an artifact and print the shapes of its outputs."""
+    """Time an artifact and its regions, and print the shapes of its outputs."""
+    from collage_evo.export.sources import namings_of
     from collage_evo.report.listings import print_bench
-    from collage_evo.runtime.bench import bench_artifact, keep_to_cores
+    from collage_evo.report.timeline import write_timeline
+    from collage_evo.runtime.bench import bench_artifact, feeds_of, keep_to_cores
+    from collage_evo.runtime.trace import trace_artifact
 
     keep_to_cores(artifact)
     reports = bench_artifact(artifact, feeds, warmup, repeat)
+    if profile is not None:
+        arrays = feeds_of(feeds, artifact) if feeds else None
+        events = trace_artifact(artifact, arrays, repeat, warmup, namings_of(artifact))
+        write_timeline(profile, events, "/".join(artifact.absolute().parts[-2:]))
+        typer.echo(f"written: {profile}, for ui.perfetto.dev or chrome://tracing", err=True)
     if as_json:
         print(to_json(reports[0] if len(reports) == 1 else reports, indent=1))
         return
     for report in reports:
-        print_bench(report, profile)
+        print_bench(report)
 
 
 @app.command()

@@ -13,11 +13,9 @@ from pathlib import Path
 
 from collage_evo.errors import InputError
 from collage_evo.export.folder import Answered, write_folder
-from collage_evo.export.sources import Sources, stored_samples
+from collage_evo.export.sources import Sources, homes_of, stored_samples
 from collage_evo.report.finished import result_in
-from collage_evo.report.places import home_of
 from collage_evo.report.words import title
-from collage_evo.run.profiles import FOLDER
 from collage_evo.runtime.artifact import Artifact, Profile, read_artifact
 from collage_evo.runtime.manifest import BEST
 from collage_evo.runtime.program import Program
@@ -81,10 +79,7 @@ def export_plain(run: Path, directory: Path) -> Exported:
 
 def _parts(run: Path, artifact: Artifact) -> list[tuple[str, Profile, Sequence[Path]]]:
     """Name of each folder, its content, and the directories of the runs that have its inputs."""
-    home = home_of(run)
-    several = home / FOLDER
-    runs = [several / str(k) for k in range(len(artifact.profiles))] if several.is_dir() else [home]
-    fallback = artifact.fallback
+    runs, fallback = homes_of(run, artifact), artifact.fallback
     if len(artifact.profiles) == 1 and fallback is None:
         return [(".", artifact.profiles[0], runs)]
     names = [_folder_name(profile.program, k) for k, profile in enumerate(artifact.profiles)]

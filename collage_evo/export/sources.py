@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+import contextlib
 import tempfile
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from functools import cached_property
+from functools import cached_property, partial
 from pathlib import Path
 
 import numpy as np
@@ -15,8 +16,10 @@ from collage_evo.codec import from_plain
 from collage_evo.errors import CollageError, InputError
 from collage_evo.fitness.compile.cache import PieceCache
 from collage_evo.fitness.compile.compiler import Compiler
-from collage_evo.fitness.jobs import REGIONS
+from collage_evo.fitness.jobs import REGIONS, recorded_regions
+from collage_evo.fitness.kernels import nodes_of_kernels
 from collage_evo.fitness.references import read_references
+from collage_evo.graph.convert.origin import node_names
 from collage_evo.graph.convert.read import build_graph
 from collage_evo.graph.ir.graph import Graph, members
 from collage_evo.graph.load.files import read_model
@@ -25,10 +28,14 @@ from collage_evo.graph.normalise.outputs import computed_outputs
 from collage_evo.graph.reference.distance import relative_error
 from collage_evo.hardware.target import Target
 from collage_evo.patterns.match import Region
-from collage_evo.runtime.artifact import Profile
-from collage_evo.runtime.program import Program
+from collage_evo.report.places import home_of
+from collage_evo.run.profiles import FOLDER
+from collage_evo.runtime.artifact import Artifact, Profile, read_artifact
+from collage_evo.runtime.package import select_variant
+from collage_evo.runtime.program import Piece, Program
 from collage_evo.runtime.session import Session
 from collage_evo.runtime.signature import Signature
+from collage_evo.runtime.trace import Naming, named_nodes
 
 _AGAIN = "run the search again, and export its answer"
 MOST = 2
@@ -71,6 +78,19 @@ class Sources:
             compiler = Compiler(self.target, PieceCache(Path(nothing), 0), self.work / "ranges.json")
             return compiler.model(self._graph, region)
 
+    def naming(self, index: int) -> Naming:
+        """Tells the nodes of kernels of piece ``index``, for :func:`~collage_evo.runtime.trace.trace_artifact`.
+
+        Raises as :meth:`model`.
+        """
+        model, info = self.model(index), self.profile.info
+        if REGIONS in info:
+            regions = recorded_regions(info, len(self.profile.program.pieces))
+            return partial(nodes_of_kernels, self._graph, regions[index], model)
+        named = zip(node_names(model), model.graph.node, strict=True)
+        names = {key: name for name, proto in named for key in (name, *proto.output) if key}
+        return partial(named_nodes, names)
+
     @cached_property
     def _graph(self) -> Graph:
         return build_graph(self._read("normalised.onnx"))
@@ -87,6 +107,25 @@ class StoredSamples:
 
     pairs: tuple[tuple[Arrays, Arrays], ...]
     tolerance: float
+
+
+def homes_of(run: Path, artifact: Artifact) -> list[Path]:
+    """The directory of the run of each profile of ``artifact``, the answer of ``run``."""
+    several = home_of(run) / FOLDER
+    return [several / str(k) for k in range(len(artifact.profiles))] if several.is_dir() else [several.parent]
+
+
+def namings_of(place: Path) -> dict[Piece, Naming]:
+    """What tells the nodes of kernels, by piece of the artifact at ``place``, if that lies in the directory of its
+    run: for others the files for it are not there."""
+    directory = select_variant(place).directory
+    artifact, named = read_artifact(directory), dict[Piece, Naming]()
+    for profile, home in zip(artifact.profiles, homes_of(directory.absolute().parent, artifact), strict=False):
+        sources = Sources(profile, artifact.target, home / "work")
+        for index, piece in enumerate(profile.program.pieces):
+            with contextlib.suppress(InputError):
+                named[piece] = sources.naming(index)
+    return named
 
 
 def stored_samples(program: Program, target: Target, signature: Signature, works: Sequence[Path]) -> StoredSamples:

@@ -7,7 +7,7 @@ from collections.abc import Iterable, Mapping, Sequence, Set
 
 import onnx
 
-from collage_evo.backends.profiled import KernelTime, names_in
+from collage_evo.backends.profiled import Kernel, KernelTime, names_in
 from collage_evo.graph.convert.extract import canonical_names
 from collage_evo.graph.ir.graph import Graph, NodeSet, members, union
 from collage_evo.graph.ir.operators import HEAVY
@@ -58,6 +58,14 @@ def _fused_behind(region: Region, model: onnx.ModelProto, owners: Mapping[str, N
 
 def _union(of: Mapping[str, NodeSet], names: Iterable[str]) -> NodeSet:
     return union(of.get(name, 0) for name in names)
+
+
+def nodes_of_kernels(
+    graph: Graph, region: Region, model: onnx.ModelProto, kernels: Sequence[Kernel]
+) -> list[tuple[str, ...]]:
+    """For each of ``kernels`` its nodes as :func:`kernels_of` finds them, by their names in the user's file."""
+    found = kernels_of(graph, region, model, [KernelTime(kernel.label, kernel.us / 1e3) for kernel in kernels])
+    return [tuple(name for node in members(nodes) for name in graph.nodes[node].names) for nodes, _ in found]
 
 
 def node_owners(

@@ -21,7 +21,7 @@ from collage_evo.report.blocks import precisions_of, rows_of
 from collage_evo.report.finished import Finished
 from collage_evo.report.front import PHASES, fastest_baselines, has_front, rows_by_phase
 from collage_evo.report.pictures import NARROW, WIDE, curve_svg, front_svg, sizes_svg
-from collage_evo.report.places import COMMAND, DETAILS, home_of
+from collage_evo.report.places import ANNOTATED, COMMAND, DETAILS, home_of
 from collage_evo.report.result import Result
 from collage_evo.report.sizes import size_rows
 from collage_evo.report.summary import (
@@ -110,6 +110,7 @@ def write_html(path: Path, result: Result) -> None:
             directory=path.parent,
             home=home_of(path.parent),
             details=(home_of(path.parent) / DETAILS).exists(),
+            annotated=(path.parent / ANNOTATED).exists(),
         )
     )
     write_whole(path, page)

@@ -74,8 +74,8 @@ def print_artifact(artifact: Artifact, selected: Selected | None = None) -> None
         _print_regions(artifact.fallback)
 
 
-def print_bench(report: BenchReport, profile: bool) -> None:
-    """Shapes, latency, and with ``profile`` each region's share."""
+def print_bench(report: BenchReport) -> None:
+    """Shapes, latency, and the time of each region."""
     for kind, tensors in (("input", report.inputs), ("output", report.outputs)):
         for name, (dtype, shape) in tensors.items():
             _line(f"{kind} {name}: {dtype}{list(shape)}")
@@ -86,8 +86,6 @@ def print_bench(report: BenchReport, profile: bool) -> None:
     )
     if report.device_ms is not None:
         _line(f"by the device's events {report.device_ms:.3f} ms, without copies of inputs and outputs")
-    if not profile:
-        return
     for index, (engine, spent) in enumerate(report.regions):
         _line(f"region {index} {engine}: {spent:.3f} ms")
     _line(f"outside the regions: {report.outside_ms:.3f} ms")

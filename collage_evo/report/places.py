@@ -12,6 +12,9 @@ COMMAND = shell_command()
 PICKED = "picked"
 """The folder of a run directory with the answers for other budgets, each in one named after its budget."""
 
+ANNOTATED = "annotated.onnx"
+"""File of a run directory: the user's model with who runs each node."""
+
 
 DETAILS = "details.log"
 """File of a run directory with the original messages of libraries about failures."""

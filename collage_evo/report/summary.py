@@ -12,7 +12,7 @@ from collage_evo.answer.baselines import USUAL
 from collage_evo.report.accuracy import accuracy_notes, describe_invariance, describe_loss
 from collage_evo.report.advice import advice
 from collage_evo.report.finished import Finished
-from collage_evo.report.places import COMMAND, command
+from collage_evo.report.places import ANNOTATED, COMMAND, command
 from collage_evo.report.result import LibraryResult, Result, Speedup
 from collage_evo.report.words import (
     SIMPLIFIED,
@@ -122,6 +122,7 @@ def _places(directory: Path) -> list[str]:
     """Paths of all outputs, and commands for more of them: each on a line of its own, to be copied."""
     return [
         f"Artifact: {directory / 'best.collage'} (load it with collage_evo.load)",
+        *([f"Who runs each node: {noted} (open it in Netron)"] if (noted := directory / ANNOTATED).exists() else []),
         f"Report: {directory / 'report.html'}; plain files, and all tables:",
         f"    {command('export', directory, '--to DIR')}",
         f"    {command('show', directory, '--all')}",

@@ -39,7 +39,7 @@ KINDS: tuple[Kind, ...] = get_args(Kind)
 IN_MEMORY = "given"
 """Folder for models and data that were passed in memory."""
 MADE = (
-    *(BEST, f".{BEST}.new", f".{BEST}.before", "result.json", "report.html", "details.log"),
+    *(BEST, f".{BEST}.new", f".{BEST}.before", "result.json", "report.html", "annotated.onnx", "details.log"),
     *(CONFIG, "profiles.json", "checkpoint.json", "checkpoint.prev.json", "baselines.json", "fallbacks.json"),
     *("study.db", "study.db-*", "tune.db", "tune.db-*", "worker-[0-9]*.log"),
     *("history.png", "parallel.png", "importance.png"),

@@ -19,7 +19,9 @@ from collage_evo.genome.failure import Failure
 from collage_evo.graph.prepare import PreparedModel
 from collage_evo.report.finished import RESULT, write_result
 from collage_evo.report.html import REPORT, write_html
+from collage_evo.report.places import ANNOTATED
 from collage_evo.report.result import Result
+from collage_evo.run.annotated import write_annotated
 from collage_evo.run.budget import REPORT_S
 from collage_evo.run.context import RunContext
 from collage_evo.run.deadline import in_time
@@ -147,6 +149,7 @@ def _delivered(
         speeds=speeds,
     )
     write_result(delivery.directory / RESULT, result)
+    run.attempt(lambda: write_annotated(delivery.directory), f"there is no {ANNOTATED}")
     run.attempt(lambda: write_html(delivery.directory / REPORT, result), "there is no report.html")
     return result
 

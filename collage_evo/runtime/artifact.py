@@ -42,7 +42,7 @@ from collage_evo.runtime.manifest import (
 )
 from collage_evo.runtime.package import Selected, select_variant
 from collage_evo.runtime.program import Program, lifetimes
-from collage_evo.runtime.runner import needs_proof
+from collage_evo.runtime.runner import Loader, needs_proof
 from collage_evo.runtime.session import Session
 from collage_evo.runtime.signature import Signature, signature_of_program
 
@@ -172,7 +172,9 @@ def read_artifact(directory: Path) -> Artifact:
 
 
 
-def load_artifact(directory: Path, strict: bool = False, proven: bool = False) -> Session:
+def load_artifact(
+    directory: Path, strict: bool = False, proven: bool = False, load: Loader | None = None
+) -> Session:
     """Open an artifact for inference; of a package, the one that :func:`select_variant` takes.
 
     Warns, with :class:`OtherProcessor`, where this processor has instructions that the artifact's did not have,
@@ -184,6 +186,7 @@ def load_artifact(directory: Path, strict: bool = False, proven: bool = False) -
         directory: of the artifact.
         strict: raise instead of warning.
         proven: the model takes all shapes that will be fed, so that the fallback need not run them first.
+        load: loads the pieces, except those of the fallback; by default their backends do.
 
     Raises:
         InputError: see :func:`read_checked`; or it has no fallback that would refuse shapes.
@@ -225,7 +228,7 @@ def load_artifact(directory: Path, strict: bool = False, proven: bool = False) -
         raise InputError(f"{directory} has no fallback to refuse shapes with: load best.collage of its run")
     fallback = None if guarded and proven else artifact.fallback
     least = artifact.profiles[0].info.get(LEAST, {})
-    session = Session(programs, artifact.target, artifact.signature, fallback, least=least)
+    session = Session(programs, artifact.target, artifact.signature, fallback, load, least)
     session.selected = selected if selected.name else None
     return session
 

@@ -16,7 +16,6 @@ from collage_evo.hardware.slots import usable_cores
 from collage_evo.runtime.artifact import load_artifact, read_artifact
 from collage_evo.runtime.program import Piece, Program
 from collage_evo.runtime.session import Session
-from collage_evo.runtime.signature import Signature
 from collage_evo.runtime.timing import TimingSettings, measure
 
 
@@ -70,16 +69,21 @@ def bench_artifact(artifact: Path, inputs: Path | None, warmup: int, repeat: int
         InputError: the artifact or the inputs cannot be used.
     """
     contents = read_artifact(artifact)
-    profiles, signature = contents.profiles, contents.signature
+    profiles = contents.profiles
     settings = TimingSettings(warmup, repeat, min_seconds=0.0, max_seconds=float("inf"))
     answers = [profile.program.pieces for profile in profiles]
-    samples = [_feeds_of(inputs, signature)] if inputs else [random_feeds(profile.program) for profile in profiles]
+    samples = [feeds_of(inputs, artifact)] if inputs else [random_feeds(profile.program) for profile in profiles]
     with load_artifact(artifact) as session:
         return tuple(_bench(session, feeds, settings, answers) for feeds in samples)
 
 
-def _feeds_of(inputs: Path, signature: Signature) -> Mapping[str, np.ndarray]:
-    feeds = read_npz(inputs)
+def feeds_of(inputs: Path, artifact: Path) -> Mapping[str, np.ndarray]:
+    """The arrays of an .npz file, for the model of ``artifact``.
+
+    Raises:
+        InputError: it cannot be read, or an input has no rows.
+    """
+    feeds, signature = read_npz(inputs), read_artifact(artifact).signature
     open_ones = [arg.name for arg in signature.inputs if arg.shape and not isinstance(arg.shape[0], int)]
     require_rows(feeds, open_ones, str(inputs))
     return feeds

@@ -328,6 +328,17 @@ class Session(contextlib.AbstractContextManager["Session"]):
         """
         return self._current.profile()
 
+    def spans(self) -> list[tuple[float, float]]:
+        """Beginning and duration of each piece in one run on the last fed inputs, in microseconds of
+        ``time.perf_counter``.
+
+        Raises:
+            InputError: as ``execute``; or an accelerator takes part, which works on after a call.
+        """
+        if self.clock is not None:
+            raise InputError("a timeline is of pieces on the host: profile() times those of an accelerator")
+        return self._current.spans()
+
     @property
     def clock(self) -> Clock | None:
         """The clock of the accelerator that the current program uses; None if all pieces run on the host."""

@@ -111,6 +111,17 @@ def test_export_writes_a_model_that_says_who_runs_each_node(finished: Path, here
     nodes = onnx.load(finished / "out.onnx").graph.node
     assert all("onnxruntime" in {prop.value for prop in node.metadata_props} for node in nodes)
     refused(here("export", "run", "--onnx", "out.onnx", cwd=finished), "exists already")
+    assert (finished / "run" / "annotated.onnx").read_bytes() == (finished / "out.onnx").read_bytes()
+    assert "run/annotated.onnx" in (finished / "run" / "report.html").read_text()
+
+
+def test_exec_writes_a_timeline_beside_what_it_prints(finished: Path, here: Here) -> None:
+    done = here("exec", "run", "--profile", "trace.json", "--repeat", 2, cwd=finished)
+    assert "region 0 onnxruntime/" in done.stdout
+    assert "trace.json" in done.stderr
+    events = json.loads((finished / "trace.json").read_text())["traceEvents"]
+    assert {event["args"]["run"] for event in events if event["ph"] == "X"} == {0, 1}
+    assert any("Conv" in event["name"] for event in events)
 
 
 def test_export_to_a_folder_leaves_files_that_check_themselves(finished: Path, here: Here) -> None:

@@ -133,7 +133,7 @@ READERS: Mapping[str, Callable[[Damaged], object]] = {
     "*.collage/*/*.onnx": artifact,
 }
 """Who reads which file."""
-UNREAD = {"report.html"}
+UNREAD = {"report.html", "annotated.onnx"}
 
 
 def flipped(content: bytes, draw: random.Random) -> Iterator[bytes]:

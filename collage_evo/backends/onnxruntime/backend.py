@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import json
 import tempfile
+from bisect import bisect
 from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from functools import cache, partial
+from itertools import chain
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, ClassVar
 
@@ -37,7 +39,7 @@ from collage_evo.backends.onnxruntime.plain import ROUNDED_BLOCKS, UNOPTIMISED, 
 from collage_evo.backends.onnxruntime.plain.piece import session_options
 from collage_evo.backends.onnxruntime.rules import refusal
 from collage_evo.backends.plain import PlainFiles
-from collage_evo.backends.profiled import KernelTime, kernel_times, runs_within
+from collage_evo.backends.profiled import Kernel, KernelsOfRuns, KernelTime, kernel_times, runs_within
 from collage_evo.backends.variants import AS_IT_COMES, DEFAULT, Arithmetic, Variant
 from collage_evo.digests import remembers
 from collage_evo.graph.ir.elements import EXTENDED, dtype_named, is_packed, onnx_name, pack, packed_bytes, unpack
@@ -197,12 +199,19 @@ class OnnxRuntimeBackend(Backend):
     def profile(
         self, workdir: Path, target: Target, variant: Variant, inputs: Sequence[np.ndarray], seconds: float
     ) -> Sequence[KernelTime]:
-        path = workdir / FILES.get(variant.name, FILES["default"])
-        with tempfile.TemporaryDirectory() as directory:
-            session = _session(path, target, variant, cores=self._cores, profile=Path(directory) / "kernels")
-            loaded = _Loaded(session)
-            runs = runs_within(seconds, partial(loaded.run, inputs))
-            return kernel_times(_read_profile(Path(session.end_profiling())), runs)
+        loaded, kernels_of = self.load_profiled(workdir, target, variant)
+        runs = runs_within(seconds, partial(loaded.run, inputs))
+        times_ms = multimap((kernel.label, kernel.us / 1e3) for kernel in chain.from_iterable(kernels_of(runs)))
+        return kernel_times(times_ms, runs)
+
+    def load_profiled(
+        self, workdir: Path, target: Target, variant: Variant, inputs: Tensors = ()
+    ) -> tuple[_Loaded, KernelsOfRuns]:
+        path, open_inputs = workdir / FILES.get(variant.name, FILES["default"]), not all(t.static for t in inputs)
+        directory = tempfile.TemporaryDirectory()
+        profile = Path(directory.name) / "kernels"
+        session = _session(path, target, variant, cores=self._cores, profile=profile, open_inputs=open_inputs)
+        return _Loaded(session), partial(_profiled_kernels, session, directory)
 
 
 class _Loaded:
@@ -327,11 +336,24 @@ def _open(path: Path, options: Any) -> Any:
     return ort.InferenceSession(str(path), options, providers=[_PROVIDER])
 
 
-def _read_profile(path: Path) -> dict[str, list[float]]:
-    """The times in ms of each call of each kernel, by the name of its node in the optimised graph."""
-    nodes = (event for event in json.loads(path.read_text()) if event.get("cat") == "Node")
-    timed = ((event["name"], event["dur"] / 1e3) for event in nodes if event["name"].endswith(_KERNEL_TIME))
-    return multimap((name.removesuffix(_KERNEL_TIME), ms) for name, ms in timed)
+def _profiled_kernels(session: Any, directory: tempfile.TemporaryDirectory[str], runs: int) -> list[list[Kernel]]:
+    """The kernels of each of the last ``runs`` of a session that writes its profile into ``directory``, by the names
+    of their nodes in the optimised graph."""
+    with directory:
+        events = json.loads(Path(session.end_profiling()).read_text())
+    began = [event["ts"] for event in events if event["name"] == "model_run"]
+    called = (event for event in events if event.get("cat") == "Node" and event["name"].endswith(_KERNEL_TIME))
+    kernels = multimap((bisect(began, event["ts"]), event) for event in called)
+    return [[_kernel(one, us) for one in kernels.get(run, ())] for run, us in enumerate(began, 1)][-runs:]
+
+
+def _kernel(event: Mapping[str, Any], began_us: float) -> Kernel:
+    """The kernel of an event in a profile; its precision is the type of its first input, unless it converts that."""
+    kind, types = event["args"]["op_name"], [*chain.from_iterable(event["args"].get("input_type_shape", ()))]
+    precision = "int8" if kind in _INTEGER else dtype_named(next(iter(types), "")).removeprefix("u")
+    return Kernel(
+        event["name"].removesuffix(_KERNEL_TIME), kind, event["dur"], precision, event["ts"] - began_us
+    )
 
 
 def _without_convolutions(model: onnx.ModelProto) -> str:

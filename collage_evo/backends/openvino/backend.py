@@ -40,11 +40,11 @@ from collage_evo.backends.openvino.int8 import INT8
 from collage_evo.backends.openvino.masks import compare_truths, has_wrong_rows, spread_masks
 from collage_evo.backends.openvino.plain import OpenVinoPlain
 from collage_evo.backends.openvino.precision import other_precision
-from collage_evo.backends.openvino.profile import profile_kernels
+from collage_evo.backends.openvino.profile import counted_kernels, profile_kernels
 from collage_evo.backends.openvino.rules import refusal
 from collage_evo.backends.openvino.sizes import sizes_not_taken
 from collage_evo.backends.openvino.ties import choose_as_onnx
-from collage_evo.backends.profiled import KernelTime
+from collage_evo.backends.profiled import KernelsOfRuns, KernelTime
 from collage_evo.backends.variants import AS_IT_COMES, DEFAULT, Arithmetic, TargetLike, Variant
 from collage_evo.errors import one_line
 from collage_evo.graph.ir.graph import COMPOSITE, Graph, GraphCache, Node, NodeSet, members
@@ -172,9 +172,15 @@ class OpenVinoBackend(Backend):
     def profile(
         self, workdir: Path, target: Target, variant: Variant, inputs: Sequence[np.ndarray], seconds: float
     ) -> Sequence[KernelTime]:
+        loaded, _ = self.load_profiled(workdir, target, variant)
+        return profile_kernels(loaded.compiled, inputs, seconds)
+
+    def load_profiled(
+        self, workdir: Path, target: Target, variant: Variant, inputs: Tensors = ()
+    ) -> tuple[_Loaded, KernelsOfRuns]:
         config = {**_config(target, variant), "PERF_COUNT": "YES"}
-        compiled, _shared = _imported(workdir / _FILES[variant.name], config)
-        return profile_kernels(compiled, inputs, seconds)
+        loaded = _Loaded(*_imported(workdir / _FILES[variant.name], config))
+        return loaded, lambda runs: [counted_kernels(loaded.compiled, loaded.request)] * runs
 
 
 def _imported(path: Path, config: Mapping[str, Any]) -> tuple[Any, np.ndarray | None]:
@@ -248,16 +254,16 @@ def _composite(graph: Graph, node: Node) -> Support:
 
 class _Loaded:
     def __init__(self, compiled: Any, shared: np.ndarray | None) -> None:
-        self._compiled, self._shared = compiled, shared
-        self._request: Any = None
-        """For :meth:`run`, made by its first call."""
+        self.compiled, self._shared = compiled, shared
+        self.request: Any = None
+        """Of the latest call of :meth:`bind`; for :meth:`run` its first call makes one, if there is none."""
 
     def bind(self, inputs: Sequence[np.ndarray], outputs: Sequence[np.ndarray]) -> Callable[[], None]:
         from openvino import Tensor as SharedTensor
 
-        request = self._compiled.create_infer_request()
+        request = self.request = self.compiled.create_infer_request()
         request.shared = self._shared  # the function that is returned may outlive this object
-        ports = (self._compiled.inputs, self._compiled.outputs)
+        ports = (self.compiled.inputs, self.compiled.outputs)
         setters = (request.set_input_tensor, request.set_output_tensor)
         for port_list, setter, arrays in zip(ports, setters, (inputs, outputs), strict=True):
             for index, (port, array) in enumerate(zip(port_list, arrays, strict=True)):
@@ -268,12 +274,12 @@ class _Loaded:
     def run(self, inputs: Sequence[Any]) -> list[Any]:
         from openvino import Tensor as SharedTensor
 
-        if self._request is None:
-            self._request = self._compiled.create_infer_request()  # takes longer than a small piece
+        if self.request is None:
+            self.request = self.compiled.create_infer_request()  # takes longer than a small piece
         for index, array in enumerate(inputs):
-            self._request.set_input_tensor(index, SharedTensor(_writeable(array), shared_memory=True))
-        self._request.infer(share_outputs=True)
-        return [self._request.get_output_tensor(index).data.copy() for index in range(len(self._compiled.outputs))]
+            self.request.set_input_tensor(index, SharedTensor(_writeable(array), shared_memory=True))
+        self.request.infer(share_outputs=True)
+        return [self.request.get_output_tensor(index).data.copy() for index in range(len(self.compiled.outputs))]
 
 
 def _other_shapes(ports: Sequence[Any], model: onnx.ModelProto) -> str:

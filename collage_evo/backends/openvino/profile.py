@@ -2,15 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import numpy as np
 
-from collage_evo.backends.profiled import KernelTime, kernel_times, runs_within
+from collage_evo.backends.profiled import Kernel, KernelTime, kernel_times, runs_within
 
 ORIGINS = "originalLayersNames"
 """What the library notes of a kernel: the model's operators in it."""
+_PRECISIONS = {"f32": "float32", "f16": "float16", "bf16": "bfloat16", "u8": "int8", "i8": "int8"}
 
 
 def profile_kernels(compiled: Any, inputs: Sequence[np.ndarray], seconds: float) -> Sequence[KernelTime]:
@@ -24,9 +25,24 @@ def profile_kernels(compiled: Any, inputs: Sequence[np.ndarray], seconds: float)
             times.setdefault(kernel.node_name, []).append(kernel.real_time.total_seconds() * 1e3)
 
     runs = runs_within(seconds, run)
-    kernels = compiled.get_runtime_model().get_ops()
-    origins = {kernel.get_friendly_name(): noted(kernel, ORIGINS) for kernel in kernels}
+    origins = _noted_by_name(compiled, ORIGINS)
     return [KernelTime(origins.get(kernel.label) or kernel.label, kernel.ms) for kernel in kernel_times(times, runs)]
+
+
+def counted_kernels(compiled: Any, request: Any) -> Sequence[Kernel]:
+    """The kernels of ``request`` in the order in which they run, each with its mean time over all runs so far: the
+    library counts no single ones. Those that it left out, or that took no microsecond, are not among them."""
+    origins, precisions = _noted_by_name(compiled, ORIGINS), _noted_by_name(compiled, "runtimePrecision")
+    counted = ((kernel, kernel.real_time.total_seconds() * 1e6) for kernel in request.get_profiling_info())
+    named = ((kernel.node_name, kernel.node_type, us) for kernel, us in counted if us)
+    return [
+        Kernel(origins.get(name) or name, kind, us, _PRECISIONS.get(type_ := precisions.get(name, ""), type_))
+        for name, kind, us in named
+    ]
+
+
+def _noted_by_name(compiled: Any, key: str) -> Mapping[str, str]:
+    return {kernel.get_friendly_name(): noted(kernel, key) for kernel in compiled.get_runtime_model().get_ops()}
 
 
 def noted(kernel: Any, key: str) -> str:

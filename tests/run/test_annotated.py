@@ -1,4 +1,4 @@
-"""An exported model is the one that the answer runs, with who runs each node where Netron looks."""
+"""An annotated model is the user's own, with who runs each node where Netron looks."""
 
 from __future__ import annotations
 
@@ -14,11 +14,12 @@ import pytest
 from collage_evo.backends.onnxruntime.backend import OnnxRuntimeBackend
 from collage_evo.backends.registry import register_backend
 from collage_evo.errors import InputError
-from collage_evo.export.annotated import export_onnx
 from collage_evo.graph.convert.read import build_graph
 from collage_evo.graph.ir.graph import Graph
 from collage_evo.precision.quantise.arithmetic import Arithmetic
 from collage_evo.report.listings import print_artifact
+from collage_evo.run import annotated
+from collage_evo.run.annotated import export_onnx, write_annotated
 from collage_evo.runtime.artifact import read_artifact
 from tests.export.runs import alone, placed
 from tests.support.models import tiny_convnet
@@ -44,11 +45,16 @@ def test_every_node_carries_its_region_and_backend_and_outputs_stay(tmp_path: Pa
         region, backend = (0, "onnxruntime") if node.index < half else (1, "openvino")
         found = notes(model)[node.name]
         assert (found["collage_evo.region"], found["collage_evo.backend"]) == (str(region), backend)
+        assert "collage_evo.simplified" not in found
+    folded = next(node.name for node in model.graph.node if node.op_type == "BatchNormalization")
+    assert notes(model)[folded]["collage_evo.simplified"].startswith("was folded into ")
+    assert notes(model)[folded]["collage_evo.backend"] == "onnxruntime"
+    assert [node.name for node in model.graph.node] == [node.name for node in tiny_convnet().graph.node]
     assert done.nodes == {"onnxruntime": half, "openvino": len(graph.nodes) - half}
     x = {"x": np.random.default_rng(0).standard_normal((1, 3, 16, 16)).astype(np.float32)}
     before, after = (
         ort.InferenceSession(str(tmp_path / path), providers=["CPUExecutionProvider"]).run(None, x)[0]
-        for path in ("work/normalised.onnx", "out.onnx")
+        for path in ("work/original.onnx", "out.onnx")
     )
     np.testing.assert_array_equal(before, after)
 
@@ -62,7 +68,8 @@ def test_nodes_and_regions_say_in_which_precision_they_run(
     heavy = {node.name for node in model.graph.node if node.op_type in ("Gemm", "MatMul", "Conv")}
     assert heavy
     for name, found in notes(model).items():
-        assert found["collage_evo.precision"] == ("int8" if name in heavy else "float32")
+        folded = found.get("collage_evo.simplified", "").startswith("was folded into Conv")
+        assert found["collage_evo.precision"] == ("int8" if folded or name in heavy else "float32")
     print_artifact(read_artifact(tmp_path / "best.collage"))
     assert f"(default), float32, {len(heavy)} in int8, " in capsys.readouterr().out
 
@@ -113,3 +120,15 @@ def test_nothing_is_overwritten_and_a_run_without_an_answer_is_refused(tmp_path:
     assert (tmp_path / "mine.onnx").read_text() == "years of work"
     with pytest.raises(InputError, match="no artifact"):
         export_onnx(tmp_path / "work", tmp_path / "out.onnx")
+
+
+def test_a_run_writes_it_beside_the_answer_in_place_of_an_earlier_one(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    alone(tmp_path, tiny_convnet(), "onnxruntime")
+    (tmp_path / "annotated.onnx").write_text("of an earlier answer")
+    write_annotated(tmp_path)
+    assert all(notes(onnx.load(tmp_path / "annotated.onnx")).values())
+    monkeypatch.setattr(annotated, "MOST_BYTES", 100)
+    write_annotated(tmp_path)
+    assert not (tmp_path / "annotated.onnx").exists(), "the weights are large"

@@ -1,0 +1,86 @@
+"""A trace has the regions in the order in which they ran, and in each the operators that its library tells."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from collage_evo.backends.profiled import Kernel
+from collage_evo.errors import InputError
+from collage_evo.runtime.artifact import Profile, write_artifact
+from collage_evo.runtime.program import Program
+from collage_evo.runtime.trace import Event, named_nodes, trace_artifact
+from tests.runtime.helpers import CONVNET, TARGET, alternating, image, in_a_row, sums, whole
+from tests.support.models import chain
+
+RUNS = 3
+
+
+def traced(folder: Path, program: Program, **more: object) -> tuple[Event, ...]:
+    write_artifact(folder / "a.collage", [Profile(program)], TARGET)
+    return trace_artifact(folder / "a.collage", runs=RUNS, warmup=1, **more)  # type: ignore[arg-type]
+
+
+def assert_nested(events: tuple[Event, ...]) -> None:
+    """Each operator lies within its region, and nothing overlaps beside."""
+    end = region_end = -1.0
+    for event in events:
+        if event.operator:
+            assert event.start_us + event.us <= region_end + 1e-3
+        else:
+            region_end = event.start_us + event.us
+        assert event.start_us >= end - 1e-3
+        end = event.start_us + (event.us if event.operator else 0.0)
+
+
+def test_regions_of_several_libraries_have_their_operators_in_order(cache: Path, tmp_path: Path) -> None:
+    program = alternating(chain(3), cache, ("onnxruntime", "openvino"))
+    events = traced(tmp_path, program)
+    regions = [event for event in events if not event.operator]
+    count = len(program.pieces)
+    assert [(event.run, event.region) for event in regions] == [(r, k) for r in range(RUNS) for k in range(count)]
+    assert [event.library for event in regions[:2]] == ["onnxruntime", "openvino"]
+    assert all(event.nodes == program.pieces[event.region].nodes for event in regions)
+    assert {event.thread for event in events} == {events[0].thread}
+    assert events[0].start_us == 0.0
+    assert_nested(events)
+    kinds = {(event.library, event.operator) for event in events}
+    assert ("onnxruntime", "Conv") in kinds
+    assert {event.placed for event in events if event.operator and event.library == "onnxruntime"} == {False}
+    assert {event.placed for event in events if event.operator and event.library == "openvino"} <= {True}
+    assert {event.precision for event in events if event.operator in ("Conv", "Convolution")} == {"float32"}
+
+
+@pytest.mark.parametrize("backend", ["onnxruntime", "openvino"])
+def test_operators_of_a_whole_model_name_its_nodes(backend: str, cache: Path, tmp_path: Path) -> None:
+    program = whole(CONVNET, cache, backend)
+    events = traced(tmp_path, program, feeds=image(0))
+    assert_nested(events)
+    runs = [[event.label for event in events if event.run == run and event.operator] for run in range(RUNS)]
+    assert runs[0]
+    assert runs == [runs[0]] * RUNS
+    named = {name for event in events if event.operator for name in event.nodes}
+    assert named
+    assert named <= {node.name for node in CONVNET.graph.node}
+
+
+def test_inputs_of_open_shapes_have_to_be_given(cache: Path, tmp_path: Path) -> None:
+    program = in_a_row([whole(sums("rows"), cache)])
+    with pytest.raises(InputError, match="takes several shapes"):
+        traced(tmp_path, program)
+
+
+@pytest.mark.parametrize(
+    ("label", "nodes"),
+    [
+        ("/layer1/Conv/WithoutBiases,/layer1/Relu", ("/layer1/Conv", "/layer1/Relu")),
+        ("conv1_out_nchwc", ("conv1",)),
+        ("reorder_token_3", ()),
+        ("Multiply_38242", ()),
+        ("conv1_out,conv1_out_nchwc", ("conv1",)),
+    ],
+)
+def test_parts_that_a_library_added_to_a_name_are_left_out(label: str, nodes: tuple[str, ...]) -> None:
+    names = {name: name for name in ("/layer1/Conv", "/layer1/Relu", "conv1")} | {"conv1_out": "conv1"}
+    assert named_nodes(names, [Kernel(label, "Conv", 1.0)]) == [nodes]
