@@ -69,8 +69,8 @@ def run_result(
     points = front_points(found.tried, baselines, raced, run.limits, scales, further_bounds(run))
     front = tuple(replace(point, held_out=finite(bounds.get(point.key or point.single))) for point in points)
     over = {point.key or point.single: over_budget(point) for point in front if not point.feasible}
-    broke = excluded_notes(front, raced.keys, excluded, "was faster, but ")
-    left_out = excluded_notes(front, raced.keys, held_out.slow, "is not the answer: ")
+    broke = excluded_notes(front, raced.keys, excluded)
+    left_out = excluded_notes(front, raced.keys, held_out.slow)
     skipped = run.store.get(SEARCH_SKIPPED) or False
     seeds = []
     if searched is not None:
@@ -218,14 +218,12 @@ def _versions(baselines: Sequence[Baseline], answer: Answer) -> dict[str, str]:
 
 
 def excluded_notes(
-    front: Sequence[FrontPoint], keys: Mapping[str, str], reasons: Mapping[str, str], but: str
+    front: Sequence[FrontPoint], keys: Mapping[str, str], reasons: Mapping[str, str]
 ) -> tuple[str, ...]:
-    """Sentences about contestants that are not the answer, with ``but`` before each reason; ``reasons``: by name,
-    as ``keys`` of placements."""
+    """Sentences about contestants that are not the answer; ``reasons``: by name, as ``keys`` of placements."""
     whats = {point.key or point.single: point.what for point in front}
-    return tuple(
-        f"{whats.get(keys.get(name, name), 'A candidate')} {but}{reason}" for name, reason in reasons.items()
-    )
+    named = ((whats.get(keys.get(name, name), "A candidate"), reason) for name, reason in reasons.items())
+    return tuple(f"{what} is not the answer: {reason}" for what, reason in named)
 
 
 def _finite(quality: Quality) -> Quality:

@@ -20,14 +20,13 @@ ROOM = 0.5
 """If the fastest placement within the budget errs, but by less than this share of it, mixtures that spend the budget
 are measured before the race, unless the run has a time. Chosen: answers of default runs used 2, 24 and 47 % of it."""
 
-
 class CompiledCandidates:
     """The candidates of a search, compiled; none before :meth:`compile` or :meth:`keep`.
 
     Attributes:
         searched: the result of the search, with only these placements ranked.
         artifacts: of the candidates, by their names in the race.
-        excluded: names of contestants that won a race and are not the answer.
+        excluded: names of contestants that are not the answer, whether they won a race or were judged before it.
 
     Args:
         run: its limits apply.
@@ -45,6 +44,14 @@ class CompiledCandidates:
         self.searched = searched
         self.artifacts: dict[str, Path] = {}
         self.excluded: set[str] = set()
+
+    @property
+    def errors(self) -> Mapping[str, float]:
+        """The errors in the search of those that were measured there, by name."""
+        if not isinstance(self.searched, Searched):
+            return {}
+        evaluated, keys = self.searched.tried.evaluated, self.searched.keys
+        return {name: evaluated[key].outcome.error or 0.0 for name, key in keys.items() if key in evaluated}
 
     def compile(self, best: Outcome, answered: str = "") -> None:
         """Compile the placements of the search that may be the answer; before, measure mixtures that spend the budget
