@@ -121,20 +121,20 @@ def profiles_with_data(config: Config, profiles: Sequence[Shapes], file: ModelFi
 
 
 def describe_batch(config: Config, profiles: Sequence[Shapes], file: ModelFile) -> str:
-    """A note on data whose leading size became the model's batch, because the model leaves that open and no shapes
-    were given; empty where it is 1 or nothing was chosen so."""
+    """A note on the batch of a run on data, where the model leaves it open and no shapes were given; else empty."""
     if config.model.shapes or config.data.source is None or len(profiles) != 1:
         return ""
     (shapes,) = profiles
     dims = {name: sizes for name, sizes in input_dims(file.declared).items() if sizes and None in sizes}
     batched = [name for name, sizes in dims.items() if sizes[0] is None]
-    if all(shapes[name][0] <= 1 for name in batched):
+    if not batched:
         return ""
-    single = {name: [1 if name in batched else shapes[name][0], *shapes[name][1:]] for name in dims}
+    other = 8 if all(shapes[name][0] <= 1 for name in batched) else 1
+    example = {name: [other if name in batched else shapes[name][0], *shapes[name][1:]] for name in dims}
     batch = " and ".join(str(size) for size in dict.fromkeys(shapes[name][0] for name in batched))
     return (
         f"The model's batch is dynamic: this run optimises for a batch of {batch} and judges each batch as one "
-        f"sample. To serve batch 1: --shapes {shlex.quote(_written(single))}"
+        f"sample. To serve batch {other}: --shapes {shlex.quote(_written(example))}"
     )
 
 

@@ -13,16 +13,23 @@ Dims = Sequence[int | None]
 """Sizes of an input's dimensions, None for one that takes any; None for an input of unknown rank."""
 
 
-def samples_of(arrays: Arrays, inputs: Mapping[str, Dims | None], where: str) -> list[dict[str, np.ndarray]]:
+def samples_of(
+    arrays: Arrays, inputs: Mapping[str, Dims | None], where: str, by_row: bool = False
+) -> list[dict[str, np.ndarray]]:
     """One mapping for each sample in ``arrays``; a single one where they fit the inputs as they are.
 
     An input's array holds many samples where it has one more dimension in front than the input, or where its leading
     size is a multiple of the input's. Every sample gets the arrays that fit as they are. Arrays that are no inputs,
     such as labels, are split as the inputs are. Arrays that fit in no way come back unchanged for the caller's check.
 
+    Args:
+        by_row: each row is a sample where inputs leave their leading size open and have equally many rows.
+
     Raises:
         InputError: the arrays hold different numbers of samples; ``where`` names their source.
     """
+    if by_row:
+        inputs = _single(inputs, arrays)
     cuts = {name: _Cut.of(arrays[name], dims) for name, dims in inputs.items() if name in arrays and dims is not None}
     many = {name: cut for name, cut in cuts.items() if cut is not None}
     if not many:
@@ -41,6 +48,18 @@ def samples_of(arrays: Arrays, inputs: Mapping[str, Dims | None], where: str) ->
         {key: many[key].part(array, index) if key in many else array for key, array in arrays.items()}
         for index in range(like.count)
     ]
+
+
+def _single(inputs: Mapping[str, Dims | None], arrays: Arrays) -> Mapping[str, Dims | None]:
+    """``inputs`` with a batch of 1 where it is open; unchanged where their arrays have no number of rows in common."""
+    opened = {
+        name: dims
+        for name, dims in inputs.items()
+        if dims and dims[0] is None and name in arrays and arrays[name].ndim == len(dims)
+    }
+    if len({len(arrays[name]) for name in opened}) != 1:
+        return inputs
+    return {**inputs, **{name: [1, *dims[1:]] for name, dims in opened.items()}}
 
 
 class _Cut:

@@ -45,8 +45,10 @@ def read_feeds(
             each input; a folder of ``test_data_set_*/input_*.pb`` as ONNX ships with models, or one such set; or
             ``file.py:function``, which yields a mapping of arrays for each sample, at most ``MOST`` of them; or
             ``builtin:images``, synthetic images for a model with one float32 input [N, 3, H, W].
-            Arrays may hold many samples: see :func:`collage_evo.graph.load.batches.samples_of`. Samples come in the
-            order of their names. Nothing is unpickled.
+            Arrays may hold many samples: see :func:`collage_evo.graph.load.batches.samples_of`. Where the model
+            leaves the batch open, each row of one ``.npz``, or of a ``NAME.npy`` for each input, is a sample; of the
+            other sources, each file, set or mapping is. Samples come in the order of their names. Nothing is
+            unpickled.
         model: arrays must match its declared types; a dimension that it leaves open takes any size.
         shapes: of inputs whose dimensions the model leaves open; None for a size that varies.
         labels: also take arrays that are no inputs of the model.
@@ -61,8 +63,8 @@ def read_feeds(
     if str(source).startswith(PREFIX):
         return tuple(_drawn(str(source), model, dims))
     feeds: list[Feeds] = []
-    for where, arrays in _read(str(source), model):
-        for sample in samples_of(arrays, dims, where):
+    for where, arrays, by_row in _read(str(source), model):
+        for sample in samples_of(arrays, dims, where, by_row):
             extra = {name: array for name, array in sample.items() if labels and name not in inputs}
             fed = {name: array for name, array in sample.items() if name not in extra}
             feeds.append(check_feeds(fed, model, where) | extra)
@@ -92,10 +94,10 @@ def _drawn(source: str, model: onnx.ModelProto, dims: Mapping[str, Sequence[int 
     yield from ({name: image} for image in draw_images(height, width, batch or 1))
 
 
-def _read(source: str, model: onnx.ModelProto) -> Iterator[tuple[str, Feeds]]:
-    """The sets of arrays in ``source``, each with its origin."""
+def _read(source: str, model: onnx.ModelProto) -> Iterator[tuple[str, Feeds, bool]]:
+    """The sets of arrays in ``source``, each with its origin, and whether it is the only one, for all samples."""
     if names_function(source):
-        yield from _yielded(source)
+        yield from ((where, arrays, False) for where, arrays in _yielded(source))
         return
     path = Path(source).expanduser()
     if not path.exists():
@@ -107,11 +109,11 @@ def _read(source: str, model: onnx.ModelProto) -> Iterator[tuple[str, Feeds]]:
     archives, arrays = [path] if path.is_file() else sorted(path.glob("*.npz")), sorted(path.glob("*.npy"))
     before = stamps_of(archives or arrays or tensors)
     if archives:
-        yield from ((str(file), read_npz(file)) for file in archives)
+        yield from ((str(file), read_npz(file), path.is_file()) for file in archives)
     elif arrays:
-        yield str(path), {file.stem: _read_npy(file) for file in arrays}
+        yield str(path), {file.stem: _read_npy(file) for file in arrays}, True
     elif tensors:
-        yield from ((str(folder), _read_set(folder, model)) for folder in sets)
+        yield from ((str(folder), _read_set(folder, model), False) for folder in sets)
     require_unwritten(before)
 
 
@@ -249,7 +251,11 @@ def _checked(array: np.ndarray, value: onnx.ValueInfoProto, where: str) -> np.nd
         len(dims) == converted.ndim and all(d in (None, n) for d, n in zip(dims, converted.shape, strict=True))
     ):
         declared = ", ".join("?" if size is None else str(size) for size in dims)
-        raise InputError(f"{where} has {value.name!r} of shape {list(converted.shape)}; the model takes [{declared}]")
+        batch = dims[0] if dims and len(dims) == converted.ndim else None
+        hint = f": give a multiple of {batch} rows" if batch and len(converted) % batch else ""
+        raise InputError(
+            f"{where} has {value.name!r} of shape {list(converted.shape)}; the model takes [{declared}]{hint}"
+        )
     return converted
 
 

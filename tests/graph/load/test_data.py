@@ -180,8 +180,10 @@ MANY = np.arange(24, dtype=np.float32)
     [
         ((8, 3), 2, None, (2, 3), 4),
         ((4, 2, 3), 2, None, (2, 3), 4),
-        ((8, 3), "n", None, (8, 3), 1),
+        ((8, 3), "n", None, (1, 3), 8),
+        ((4, 2, 3), "n", None, (2, 3), 4),
         ((8, 3), "n", {"x": [2, 3]}, (2, 3), 4),
+        ((8, 3), "n", {"x": [None, 3]}, (1, 3), 8),
     ],
 )
 def test_an_array_of_many_is_cut_into_the_batch_of_the_model_or_of_the_run(
@@ -195,6 +197,43 @@ def test_an_array_of_many_is_cut_into_the_batch_of_the_model_or_of_the_run(
     found = read_feeds(save(tmp_path / "a.npz", x=MANY.reshape(stored)), images(batch), shapes)
     assert [sample["x"].shape for sample in found] == [drawn] * count
     np.testing.assert_array_equal(np.concatenate([sample["x"] for sample in found]), MANY.reshape(8, 3))
+
+
+def test_rows_that_fill_no_batch_are_refused_with_what_to_give(tmp_path: Path) -> None:
+    path = save(tmp_path / "a.npz", x=np.zeros((50, 3), np.float32))
+    with pytest.raises(InputError, match=r"'x' of shape \[50, 3\]; the model takes \[4, 3\]: give a multiple of 4 rows"):
+        read_feeds(path, images(4))
+
+
+def pair() -> onnx.ModelProto:
+    """``x`` [n, 3] and ``y`` [n, 2] to one output."""
+    net = Builder("pair")
+    return net.model(net.op("Concat", net.input("x", ("n", 3)), net.input("y", ("n", 2)), axis=1))
+
+
+def test_rows_of_an_open_batch_are_samples_with_their_labels(tmp_path: Path) -> None:
+    x, y = np.arange(12, dtype=np.float32).reshape(4, 3), np.arange(8, dtype=np.float32).reshape(4, 2)
+    np.save(tmp_path / "x.npy", x)
+    np.save(tmp_path / "y.npy", y)
+    for source in (tmp_path, save(tmp_path / "a.npz", x=x, y=y, label=np.arange(4))):
+        found = read_feeds(source, pair(), labels=True)
+        assert [(sample["x"].tolist(), sample["y"].tolist()) for sample in found] == [
+            ([x[k].tolist()], [y[k].tolist()]) for k in range(4)
+        ]
+        (tmp_path / "x.npy").unlink(missing_ok=True)
+    assert [sample["label"].tolist() for sample in found] == [[0], [1], [2], [3]]
+
+
+def test_open_sizes_that_differ_are_no_batch_and_each_file_of_a_folder_is_a_sample(tmp_path: Path) -> None:
+    net = Builder("edges")
+    nodes, edges = net.input("nodes", ("n", 3)), net.input("edges", ("e", 3))
+    graphs = net.model(net.op("MatMul", nodes, net.op("Transpose", edges, perm=[1, 0])))
+    one_file = save(tmp_path / "a.npz", nodes=np.ones((5, 3), np.float32), edges=np.ones((7, 3), np.float32))
+    for source in (one_file, tmp_path):
+        (sample,) = read_feeds(source, graphs)
+        assert (sample["nodes"].shape, sample["edges"].shape) == ((5, 3), (7, 3))
+    save(tmp_path / "a.npz", x=MANY.reshape(8, 3))
+    assert [sample["x"].shape for sample in read_feeds(tmp_path, images("n"))] == [(8, 3)]
 
 
 def test_no_rows_are_refused_unless_asked_for(tmp_path: Path) -> None:
