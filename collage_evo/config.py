@@ -53,8 +53,8 @@ class DataConfig(Section):
     source: str | None = Field(
         None,
         description="Your own inputs in place of random ones; their shapes fix dynamic dimensions: an .npz with "
-        "arrays by input name, or a folder of a NAME.npy for each input, whose leading axis is that of the samples; a "
-        "folder of an .npz for each sample, or of test_data_set_*/input_*.pb; or file.py:function, which yields a "
+        "arrays by input name, or a folder of a NAME.npy for each input, whose leading axis is that of the samples; "
+        "a folder of an .npz for each sample, or of test_data_set_*/input_*.pb; or file.py:function, which yields a "
         "mapping of arrays for each sample.",
     )
 
