@@ -51,7 +51,7 @@ def samples_of(
 
 
 def _single(inputs: Mapping[str, Dims | None], arrays: Arrays) -> Mapping[str, Dims | None]:
-    """``inputs`` with a batch of 1 where it is open; unchanged where their arrays have no number of rows in common."""
+    """``inputs`` with a batch of 1 where it is open; unchanged where their arrays differ in rows."""
     opened = {
         name: dims
         for name, dims in inputs.items()
