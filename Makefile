@@ -4,7 +4,7 @@ VENV := .venv
 BIN := $(VENV)/bin
 READY := $(VENV)/.ready
 
-.PHONY: run gpu test lint clean
+.PHONY: run gpu test lint docs clean
 run: $(READY)
 	$(BIN)/python -m collage_evo run configs/quickstart.yaml --overwrite
 
@@ -17,6 +17,11 @@ gpu: $(READY)
 test: lint
 	@$(BIN)/python -m compileall -q collage_evo plugins tests
 	$(BIN)/python -m pytest --numprocesses 2 --dist loadfile --no-loadscope-reorder
+
+# The documents as a site. Sphinx reads docs/conf.py; each warning, such as a link that leads nowhere, is an error.
+docs: $(VENV)/.docs
+	$(BIN)/sphinx-build --quiet --fail-on-warning --fresh-env -c docs . build/docs
+	@echo "the site is build/docs: open build/docs/index.html, or copy the folder to any host of static files"
 
 lint: $(READY)
 	$(BIN)/ruff check .
@@ -39,5 +44,11 @@ $(READY): pyproject.toml plugins/lanes/pyproject.toml plugins/cuda/pyproject.tom
 	@$(BIN)/python -m pip install --no-deps --requirement requirements/pnnx.txt $(OR_SAY_WHY)
 	touch $(READY)
 
+# Not the libraries that models run in: the site needs none.
+$(VENV)/.docs: pyproject.toml
+	$(PYTHON) -m venv $(VENV)
+	@$(BIN)/python -m pip install --editable '.[docs]' $(OR_SAY_WHY)
+	touch $(VENV)/.docs
+
 clean:
-	rm -rf $(VENV) runs
+	rm -rf $(VENV) runs build

@@ -100,6 +100,16 @@ def test_links_lead_somewhere(document: str) -> None:
             assert place in map(anchor, headings), target
 
 
+def test_the_site_lists_every_page_once() -> None:
+    index = ROOT / "docs/index.md"
+    lists = re.findall(r"^```{toctree}\n(.*?)^```", index.read_text(), re.MULTILINE | re.DOTALL)
+    entries = [line for text in lists for line in text.splitlines() if line and not line.startswith(":")]
+    listed = [(index.parent / f"{entry}.md").resolve() for entry in entries]
+    assert len(listed) == len(set(listed))
+    assert set(listed) >= {ROOT / document for document in DOCUMENTS} - {index}
+    assert all(path.exists() for path in listed)
+
+
 @pytest.mark.parametrize("document", DOCUMENTS)
 def test_files_and_models_that_are_named_exist(document: str) -> None:
     text = (ROOT / document).read_text()
