@@ -32,14 +32,15 @@ def execute(
     from collage_evo.export.sources import namings_of
     from collage_evo.report.listings import print_bench
     from collage_evo.report.timeline import write_timeline
-    from collage_evo.runtime.bench import bench_artifact, feeds_of, keep_to_cores
+    from collage_evo.runtime.artifact import read_artifact
+    from collage_evo.runtime.bench import bench_artifact, feeds_of, keep_to_cores, random_feeds
     from collage_evo.runtime.trace import trace_artifact
 
     keep_to_cores(artifact)
     reports = bench_artifact(artifact, feeds, warmup, repeat)
     if profile is not None:
-        arrays = feeds_of(feeds, artifact) if feeds else None
-        events = trace_artifact(artifact, arrays, repeat, warmup, namings_of(artifact))
+        fed = feeds_of(feeds, artifact) if feeds else random_feeds(read_artifact(artifact).program)
+        events = trace_artifact(artifact, fed, repeat, warmup, namings_of(artifact))
         write_timeline(profile, events, "/".join(artifact.absolute().parts[-2:]))
         typer.echo(f"written: {profile}, for ui.perfetto.dev or chrome://tracing", err=True)
     if as_json:

@@ -85,11 +85,10 @@ class Sources:
         """
         model, info = self.model(index), self.profile.info
         if REGIONS in info:
-            regions = recorded_regions(info, len(self.profile.program.pieces))
-            return partial(nodes_of_kernels, self._graph, regions[index], model)
+            region = recorded_regions(info, len(self.profile.program.pieces))[index]
+            return partial(nodes_of_kernels, self._graph, region, model)
         named = zip(node_names(model), model.graph.node, strict=True)
-        names = {key: name for name, proto in named for key in (name, *proto.output) if key}
-        return partial(named_nodes, names)
+        return partial(named_nodes, {key: name for name, one in named for key in (name, *one.output) if key})
 
     @cached_property
     def _graph(self) -> Graph:

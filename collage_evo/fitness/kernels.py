@@ -64,8 +64,11 @@ def nodes_of_kernels(
     graph: Graph, region: Region, model: onnx.ModelProto, kernels: Sequence[Kernel]
 ) -> list[tuple[str, ...]]:
     """For each of ``kernels`` its nodes as :func:`kernels_of` finds them, by their names in the user's file."""
-    found = kernels_of(graph, region, model, [KernelTime(kernel.label, kernel.us / 1e3) for kernel in kernels])
-    return [tuple(name for node in members(nodes) for name in graph.nodes[node].names) for nodes, _ in found]
+    timed = [KernelTime(kernel.label, kernel.us / 1e3) for kernel in kernels]
+    return [
+        tuple(name for node in members(nodes) for name in graph.nodes[node].names)
+        for nodes, _ in kernels_of(graph, region, model, timed)
+    ]
 
 
 def node_owners(

@@ -19,10 +19,10 @@ def write_timeline(path: Path, events: Sequence[Event], name: str) -> None:
     Raises:
         OSError: the file cannot be written.
     """
-    tracks = [("thread_name", thread, "calling thread") for thread in dict.fromkeys(event.thread for event in events)]
+    names = {("process_name", 0): name, **{("thread_name", event.thread): "calling thread" for event in events}}
     shown = [
         {"ph": "M", "name": kind, "pid": 1, "tid": thread, "args": {"name": text}}
-        for kind, thread, text in [("process_name", 0, name), *tracks]
+        for (kind, thread), text in names.items()
     ]
     path.parent.mkdir(parents=True, exist_ok=True)
     write_whole(path, json.dumps({"traceEvents": [*shown, *map(_shown, events)], "displayTimeUnit": "ms"}))

@@ -80,9 +80,12 @@ def export_onnx(run: Path, file: Path) -> Export:
 def write_annotated(run: Path) -> None:
     """Write ``annotated.onnx`` of the answer of ``run`` into its directory, in place of that of an earlier one; none
     for a model with large weights. Raises as :func:`export_onnx`."""
-    (run / ANNOTATED).unlink(missing_ok=True)
+    fresh = home_of(run) / "work" / ANNOTATED
+    for earlier in (fresh, run / ANNOTATED):
+        earlier.unlink(missing_ok=True)
     if all_weight_bytes(_source(run, "original.onnx")) < MOST_BYTES:
-        export_onnx(run, run / ANNOTATED)
+        export_onnx(run, fresh)
+        fresh.replace(run / ANNOTATED)  # whole, or not at all where the time of the run is over
 
 
 def _source(run: Path, name: str) -> onnx.ModelProto:

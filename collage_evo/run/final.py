@@ -149,7 +149,9 @@ def _delivered(
         speeds=speeds,
     )
     write_result(delivery.directory / RESULT, result)
-    run.attempt(lambda: write_annotated(delivery.directory), f"there is no {ANNOTATED}")
+    in_time(  # what is left then is for the page
+        lambda: run.attempt(lambda: write_annotated(delivery.directory), f"there is no {ANNOTATED}"), REPORT_S / 2
+    )
     run.attempt(lambda: write_html(delivery.directory / REPORT, result), "there is no report.html")
     return result
 

@@ -15,13 +15,15 @@ from collage_evo.backends.base import Executable, Target
 from collage_evo.backends.profiled import HasTimeline, Kernel, KernelsOfRuns
 from collage_evo.backends.registry import get_backend
 from collage_evo.backends.select import arithmetic_of
+from collage_evo.multimap import multimap
 from collage_evo.runtime.artifact import load_artifact
-from collage_evo.runtime.bench import random_feeds
 from collage_evo.runtime.program import Piece, Program
 from collage_evo.runtime.runner import load_piece
 
 Naming = Callable[[Sequence[Kernel]], Sequence[tuple[str, ...]]]
 """Tells for each kernel of a piece the names of its nodes in the user's file."""
+LEAST = 0.05
+"""Share of a region's time below which a precision is not named. Chosen."""
 _END = re.compile(r"[/_.:]?[^/_.:]*$")
 """The last part of a name, which a library may have added to it."""
 
@@ -34,8 +36,8 @@ class Event:
         run: number of the run.
         region: number of the region, in the order in which they run.
         library: name of its backend.
-        precision: of an operator as the library tells it; of a region those of its operators, the one that took
-            longest first. Else the arithmetic of its variant.
+        precision: of an operator as the library tells it, else the arithmetic of its variant; of a region those in
+            which it spends more than ``LEAST`` of its time, the one that took longest first.
         operator: the library's kind of operator; empty for a region.
         label: the library's name of the operator; empty for a region.
         nodes: their names in the user's file; of an operator those that are known.
@@ -61,7 +63,7 @@ class Event:
 
 def trace_artifact(
     artifact: Path,
-    feeds: Mapping[str, Any] | None = None,
+    feeds: Mapping[str, Any],
     runs: int = 10,
     warmup: int = 3,
     namings: Mapping[Piece, Naming] = MappingProxyType({}),
@@ -72,7 +74,7 @@ def trace_artifact(
 
     Args:
         artifact: its directory, or as :func:`load_artifact`.
-        feeds: the inputs; by default random ones.
+        feeds: the inputs.
         runs: number of runs that are returned.
         warmup: number of runs before these, besides a first one.
         namings: for pieces what tells the nodes of their kernels. By default a library's names are those of nodes in
@@ -96,19 +98,19 @@ def trace_artifact(
         return loaded
 
     with load_artifact(artifact, load=load) as session:
-        feeds = random_feeds(session.program) if feeds is None else feeds
         for _ in range(1 + warmup):
             session.run(None, feeds)
         session.feed(feeds)
         spans = [session.spans() for _ in range(runs)]
         pieces = session.program.pieces
         kernels = [kernels_of[piece](runs) if piece in kernels_of else [()] * runs for piece in pieces]
-    first_us = spans[0][0][0]
     return tuple(
         event
         for run, spans_of_run in enumerate(spans)
         for region, (piece, (begin_us, us)) in enumerate(zip(pieces, spans_of_run, strict=True))
-        for event in _events(run, region, piece, begin_us - first_us, us, kernels[region][run], namings.get(piece))
+        for event in _events(
+            run, region, piece, begin_us - spans[0][0][0], us, kernels[region][run], namings.get(piece)
+        )
     )
 
 
@@ -123,9 +125,10 @@ def _events(
 ) -> Iterator[Event]:
     """The event of a region that began and took so long, and those of its ``kernels``."""
     thread, computes_in = threading.get_native_id(), arithmetic_of(piece.backend, piece.variant).value
-    longest = sorted((kernel for kernel in kernels if kernel.precision), key=lambda kernel: -kernel.us)
-    computed = " + ".join(dict.fromkeys(kernel.precision for kernel in longest)) or computes_in
-    yield Event(run, region, piece.backend, computed, "", "", piece.nodes, begin_us, us, thread)
+    times_us = multimap((kernel.precision or computes_in, kernel.us) for kernel in kernels)
+    longest = sorted(times_us, key=lambda one: -sum(times_us[one]))
+    mostly = [one for one in longest if sum(times_us[one]) > LEAST * us] or [computes_in]
+    yield Event(run, region, piece.backend, " + ".join(mostly), "", "", piece.nodes, begin_us, us, thread)
     at_us, scale = 0.0, us / max(us, sum(kernel.us for kernel in kernels if kernel.start_us is None))
     naming = naming or partial(named_nodes, {name: name for name in piece.nodes})
     for kernel, nodes in zip(kernels, naming(kernels), strict=True):
@@ -151,8 +154,10 @@ def named_nodes(names: Mapping[str, str], kernels: Sequence[Kernel]) -> list[tup
 
     ``names``: of nodes, by those and by the names of the tensors that they make. A library may add parts to them.
     """
-    found = ([_known(name, names) for name in kernel.label.split(",")] for kernel in kernels)
-    return [tuple(dict.fromkeys(names[name] for name in some if name)) for some in found]
+    return [
+        tuple(dict.fromkeys(names[known] for name in kernel.label.split(",") if (known := _known(name, names))))
+        for kernel in kernels
+    ]
 
 
 def _known(name: str, names: Collection[str]) -> str:

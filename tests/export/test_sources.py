@@ -12,6 +12,7 @@ from collage_evo.export.sources import namings_of
 from collage_evo.precision.quantise.arithmetic import Arithmetic
 from collage_evo.runtime.trace import trace_artifact
 from tests.export.runs import alone, placed
+from tests.runtime.helpers import image
 from tests.support.models import tiny_convnet
 
 
@@ -19,7 +20,7 @@ from tests.support.models import tiny_convnet
 def test_kernels_of_edited_regions_have_the_names_of_the_file(low: Arithmetic | None, tmp_path: Path) -> None:
     placed(tmp_path / "run", tiny_convnet(), [("onnxruntime", "default"), ("openvino", "default")], low)
     file = {node.name: node.op_type for node in tiny_convnet().graph.node}
-    events = trace_artifact(tmp_path / "run", runs=2, namings=namings_of(tmp_path / "run"))
+    events = trace_artifact(tmp_path / "run", image(0), runs=2, namings=namings_of(tmp_path / "run"))
     named = {name for event in events if event.operator for name in event.nodes}
     heavy = {name for name, kind in file.items() if kind in ("Conv", "Gemm")}
     assert heavy <= named <= set(file)

@@ -4,22 +4,23 @@ from __future__ import annotations
 
 from pathlib import Path
 
+import numpy as np
 import pytest
 
 from collage_evo.backends.profiled import Kernel
-from collage_evo.errors import InputError
 from collage_evo.runtime.artifact import Profile, write_artifact
+from collage_evo.runtime.bench import random_feeds
 from collage_evo.runtime.program import Program
 from collage_evo.runtime.trace import Event, named_nodes, trace_artifact
-from tests.runtime.helpers import CONVNET, TARGET, alternating, image, in_a_row, sums, whole
+from tests.runtime.helpers import CONVNET, TARGET, alternating, sums, whole
 from tests.support.models import chain
 
 RUNS = 3
 
 
-def traced(folder: Path, program: Program, **more: object) -> tuple[Event, ...]:
+def traced(folder: Path, program: Program) -> tuple[Event, ...]:
     write_artifact(folder / "a.collage", [Profile(program)], TARGET)
-    return trace_artifact(folder / "a.collage", runs=RUNS, warmup=1, **more)  # type: ignore[arg-type]
+    return trace_artifact(folder / "a.collage", random_feeds(program), runs=RUNS, warmup=1)
 
 
 def assert_nested(events: tuple[Event, ...]) -> None:
@@ -55,7 +56,7 @@ def test_regions_of_several_libraries_have_their_operators_in_order(cache: Path,
 @pytest.mark.parametrize("backend", ["onnxruntime", "openvino"])
 def test_operators_of_a_whole_model_name_its_nodes(backend: str, cache: Path, tmp_path: Path) -> None:
     program = whole(CONVNET, cache, backend)
-    events = traced(tmp_path, program, feeds=image(0))
+    events = traced(tmp_path, program)
     assert_nested(events)
     runs = [[event.label for event in events if event.run == run and event.operator] for run in range(RUNS)]
     assert runs[0]
@@ -65,10 +66,12 @@ def test_operators_of_a_whole_model_name_its_nodes(backend: str, cache: Path, tm
     assert named <= {node.name for node in CONVNET.graph.node}
 
 
-def test_inputs_of_open_shapes_have_to_be_given(cache: Path, tmp_path: Path) -> None:
-    program = in_a_row([whole(sums("rows"), cache)])
-    with pytest.raises(InputError, match="takes several shapes"):
-        traced(tmp_path, program)
+def test_a_model_with_open_shapes_runs_on_any_of_them(cache: Path, tmp_path: Path) -> None:
+    write_artifact(tmp_path / "a.collage", [Profile(whole(sums("rows"), cache))], TARGET)
+    feeds = {"x": np.ones((5, 4), np.float32), "k": np.ones(1, np.int64)}
+    events = trace_artifact(tmp_path / "a.collage", feeds, runs=RUNS)
+    assert_nested(events)
+    assert {event.operator for event in events if event.run == 1} >= {"", "Relu", "Mul"}
 
 
 @pytest.mark.parametrize(

@@ -342,8 +342,7 @@ def _profiled_kernels(session: Any, directory: tempfile.TemporaryDirectory[str],
     with directory:
         events = json.loads(Path(session.end_profiling()).read_text())
     began = [event["ts"] for event in events if event["name"] == "model_run"]
-    called = (event for event in events if event.get("cat") == "Node" and event["name"].endswith(_KERNEL_TIME))
-    kernels = multimap((bisect(began, event["ts"]), event) for event in called)
+    kernels = multimap((bisect(began, one["ts"]), one) for one in events if one["name"].endswith(_KERNEL_TIME))
     return [[_kernel(one, us) for one in kernels.get(run, ())] for run, us in enumerate(began, 1)][-runs:]
 
 

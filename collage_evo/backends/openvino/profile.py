@@ -11,7 +11,11 @@ from collage_evo.backends.profiled import Kernel, KernelTime, kernel_times, runs
 
 ORIGINS = "originalLayersNames"
 """What the library notes of a kernel: the model's operators in it."""
-_PRECISIONS = {"f32": "float32", "f16": "float16", "bf16": "bfloat16", "u8": "int8", "i8": "int8"}
+_TYPES = {
+    **{"f32": "float32", "f16": "float16", "bf16": "bfloat16", "boolean": "bool"},
+    **{"i8": "int8", "u8": "int8", "i32": "int32", "i64": "int64"},
+}
+"""A kernel's precision, as the library notes it, in the words of a :class:`Kernel`."""
 
 
 def profile_kernels(compiled: Any, inputs: Sequence[np.ndarray], seconds: float) -> Sequence[KernelTime]:
@@ -33,11 +37,15 @@ def counted_kernels(compiled: Any, request: Any) -> Sequence[Kernel]:
     """The kernels of ``request`` in the order in which they run, each with its mean time over all runs so far: the
     library counts no single ones. Those that it left out, or that took no microsecond, are not among them."""
     origins, precisions = _noted_by_name(compiled, ORIGINS), _noted_by_name(compiled, "runtimePrecision")
-    counted = ((kernel, kernel.real_time.total_seconds() * 1e6) for kernel in request.get_profiling_info())
-    named = ((kernel.node_name, kernel.node_type, us) for kernel, us in counted if us)
     return [
-        Kernel(origins.get(name) or name, kind, us, _PRECISIONS.get(type_ := precisions.get(name, ""), type_))
-        for name, kind, us in named
+        Kernel(
+            origins.get(kernel.node_name) or kernel.node_name,
+            kernel.node_type,
+            us,
+            _TYPES.get(precisions.get(kernel.node_name, ""), ""),
+        )
+        for kernel in request.get_profiling_info()
+        if (us := kernel.real_time.total_seconds() * 1e6)
     ]
 
 
