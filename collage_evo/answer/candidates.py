@@ -27,7 +27,11 @@ class Tried:
 
     def predicted(self, placement: Placement) -> float:
         """The predicted squared error of ``placement``, the sum over its matches."""
-        return sum(self.space.added(Objective.ERROR, region.matches) for region in placement.regions)
+        return sum(self.error2(region.matches) for region in placement.regions)
+
+    def error2(self, matches: Iterable[int]) -> float:
+        """The predicted squared error of ``matches``."""
+        return self.space.added(Objective.ERROR, matches)
 
 
 def arithmetics(placement: Placement, space: SearchSpace) -> tuple[str, ...]:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 
-from collage_evo.multimap import firsts
+from collage_evo.multimap import firsts, multimap
 from collage_evo.report.result import FrontPoint, Result
 from collage_evo.report.words import format_ms
 
@@ -95,11 +95,11 @@ def timing_of(point: FrontPoint) -> str:
     return "thoroughly" if point.raced else "briefly" if point.key else "at first"
 
 
-def rows_by_phase(points: Sequence[FrontPoint]) -> list[tuple[str, list[Row]]]:
+def points_by_phase(points: Sequence[FrontPoint]) -> list[tuple[str, list[FrontPoint]]]:
     """All points that have an error, the fastest first, under the phase of the run that timed them."""
     with_error = sorted((point for point in points if point.error is not None), key=lambda point: point.latency_ms)
-    phases = [(phase, [_row(p) for p in with_error if timing_of(p) == timing]) for timing, phase in PHASES.items()]
-    return [(phase, rows) for phase, rows in phases if rows]
+    of_phase = multimap((PHASES[timing_of(point)], point) for point in with_error)
+    return [(phase, of_phase[phase]) for phase in PHASES.values() if phase in of_phase]
 
 
 def _row(point: FrontPoint) -> Row:

@@ -19,10 +19,11 @@ from collage_evo.report.accuracy import accuracy_notes, describe_accuracy, descr
 from collage_evo.report.advice import advice
 from collage_evo.report.blocks import precisions_of, rows_of
 from collage_evo.report.finished import Finished
-from collage_evo.report.front import PHASES, fastest_baselines, has_front, rows_by_phase
+from collage_evo.report.front import PHASES, describe_point, fastest_baselines, has_front, points_by_phase
+from collage_evo.report.operators import time_spent
 from collage_evo.report.pictures import NARROW, WIDE, curve_svg, front_svg, sizes_svg
 from collage_evo.report.places import ANNOTATED, COMMAND, DETAILS, home_of
-from collage_evo.report.result import Result
+from collage_evo.report.result import FrontPoint, Latency, Result
 from collage_evo.report.sizes import size_rows
 from collage_evo.report.summary import (
     describe_answer,
@@ -43,12 +44,17 @@ from collage_evo.report.words import (
     format_number,
     format_ratio,
     format_shapes,
+    format_spread,
     title,
 )
 from collage_evo.search.evolution.origin import origin_in
 
 REPORT = "report.html"
 """The page in a run directory."""
+CURVE_FROM = 10
+"""Placements from which on a search has a picture of its times. Chosen: fewer are told by a sentence."""
+PART, KIND = "part of the network", "kind of operator"
+"""What the tables of the answer's time are by."""
 MARKS = {
     "answer": "the answer",
     "single": "a baseline: one library on the whole model",
@@ -76,7 +82,8 @@ def write_html(path: Path, result: Result) -> None:
     """Write ``report.html``."""
     front = has_front(result)
     pictures = [front_svg(result.front, result.accuracy, width) for width in (WIDE, NARROW)] if front else []
-    curve = curve_svg(result.search.convergence) if result.search else ""
+    search, speed = result.search, describe_speed(result)
+    curve = curve_svg(search.convergence) if search and search.evaluations >= CURVE_FROM else ""
     page = (
         _environment()
         .get_template("report.html.j2")
@@ -87,7 +94,8 @@ def write_html(path: Path, result: Result) -> None:
             facts=facts(result),
             date=date_of(result),
             answer=describe_answer(result),
-            speed=describe_speed(result),
+            speed=speed,
+            spread=_spread(result.best) if speed == f"{format_ms(result.best_ms)} ms" else "",
             bars=bars(result),
             itself=[capitalised(line) for line in gains(result) if line.startswith("this is")],
             loss=capitalised(describe_loss(result.accuracy)),
@@ -97,9 +105,10 @@ def write_html(path: Path, result: Result) -> None:
             advice=[capitalised(line) + ("" if COMMAND in line else ".") for line in advice(result, path.parent)],
             pictures=pictures,
             marks=[(kind, label) for kind, label in MARKS.items() if f'class="{kind}"' in "".join(pictures)],
-            front=rows_by_phase(result.front) if front else [],
+            front=points_by_phase(result.front) if front else [],
             rows=rows_of(result.placement),
             precisions=precisions_of(result.placement),
+            spent={what: time_spent(result.placement, what == PART) for what in (PART, KIND)},
             singles=singles_in_words(result),
             speeds=describe_speeds(result.speeds, result.target["threads"]) if result.speeds is not None else "",
             accuracy=describe_accuracy(result.accuracy) if front else "",
@@ -128,7 +137,7 @@ def write_picture(path: Path, result: Result) -> None:
     light, rules = page.partition("@media")[0], page[page.index("svg.front") :]
     colours = dict(re.findall(r"--(\w+): (#\w+)", light))
     more = "svg { background: var(--paper); font: 12px system-ui, sans-serif; } .hint:not(.legend) { display: none; }"
-    head, title, rest = front_svg(result.front, result.accuracy).partition("<title")
+    head, title, rest = front_svg(result.front, result.accuracy, legend=True).partition("<title")
     named = head.replace("<svg ", '<svg xmlns="http://www.w3.org/2000/svg" ', 1)
     drawn = f"{named}<style>{rules}{more}</style>{title}{rest}\n"
     write_whole(path, re.sub(r"var\(--(\w+)\)", lambda match: colours[match[1]], drawn))  # not all viewers know var()
@@ -220,14 +229,16 @@ def _environment() -> Environment:
     )  # fmt: skip
     environment.filters |= {
         "ms": format_ms,
+        "spread": _spread,
+        "described": describe_point,
         "engine": lambda region: format_engine(region.backend, region.variant),
         "format_name": format_name,
     }
     return environment
 
 
-Single = tuple[str, str, str, str, bool]
-"""A library that ran the whole model: its name, ms, error, remark; whether it is the answer."""
+Single = tuple[str, str, str, str, str, bool]
+"""A library that ran the whole model: its name, ms, their spread, error, remark; whether it is the answer."""
 
 IN_TURNS, AT_START, NOT_TIMED = "Timed in turns with the answer", PHASES["at first"], "Not timed"
 SINGLES = (IN_TURNS, AT_START, NOT_TIMED)
@@ -296,7 +307,8 @@ def singles_in_words(result: Result) -> list[tuple[str, list[Single]]]:
     rows: dict[str, list[tuple[float, Single]]] = {phase: [] for phase in SINGLES}
     if result.placed:
         error = format_number(result.point.error if result.point else None)
-        rows[IN_TURNS].append((result.best_ms, ("The answer", format_ms(result.best_ms), error, "", True)))
+        row = "The answer", format_ms(result.best_ms), _spread(result.best), error, "", True
+        rows[IN_TURNS].append((result.best_ms, row))
     for one in result.baselines:
         if origin_in(one.name):  # a placement by a rule of thumb, no library
             continue
@@ -308,5 +320,9 @@ def singles_in_words(result: Result) -> list[tuple[str, list[Single]]]:
         remark = f"the answer, {remark}" if answer else remark
         phase = NOT_TIMED if ms is None else AT_START if one.scaled else IN_TURNS
         order = math.inf if ms is None else ms
-        rows[phase].append((order, (format_name(one.name), format_ms(ms), error, remark, answer)))
+        rows[phase].append((order, (format_name(one.name), format_ms(ms), _spread(one), error, remark, answer)))
     return [(phase, [row for _, row in sorted(timed)]) for phase, timed in rows.items() if timed]
+
+
+def _spread(timed: Latency | FrontPoint) -> str:
+    return format_spread(timed.p10_ms, timed.p90_ms)

@@ -16,10 +16,10 @@ from html import escape
 from typing import Any
 
 from collage_evo.report.accuracy import format_budget
-from collage_evo.report.front import describe_point, fastest_baselines, proved_front, timing_of
+from collage_evo.report.front import describe_point, fastest_baselines, proved_front, shown, timing_of
 from collage_evo.report.result import Accuracy, FrontPoint
 from collage_evo.report.sizes import ANSWER, LatencyBySize
-from collage_evo.report.words import format_ms, format_number, format_tick
+from collage_evo.report.words import format_ms, format_number, format_spread, format_tick
 
 WIDE, NARROW = 900, 380
 """Widths of the pictures for a screen and for a telephone, in pixels."""
@@ -44,13 +44,13 @@ Box = tuple[float, float, float, float]
 """Left, bottom, right and top of an occupied rectangle, in pixels."""
 
 
-def front_svg(points: Sequence[FrontPoint], accuracy: Accuracy, width: float = WIDE) -> str:
+def front_svg(points: Sequence[FrontPoint], accuracy: Accuracy, width: float = WIDE, legend: bool = False) -> str:
     """All of ``points`` that have an error: each single library, the answer, and a line through the fastest at each
     error. Both axes are logarithmic; an error of zero or less, as a metric may have, is where its axis begins.
 
     Marks that the final comparison timed are filled and the line connects them, since brief times are of another
     phase of the run: they may all be shorter, and a line through both would pass below the answer. Empty if no point
-    has an error.
+    has an error. ``legend``: below the picture stands what its marks are, which a page says beside it.
     """
     drawn = [point for point in points if point.error is not None]
     if not drawn:
@@ -79,6 +79,7 @@ def front_svg(points: Sequence[FrontPoint], accuracy: Accuracy, width: float = W
     names = [(ANSWER, p) for p in drawn if p.answer]
     baselines = [point for point in fastest_baselines(drawn) if not point.answer]
     names += [(p.what or p.single, p) for p in [one for one in baselines if one.raced] or baselines]
+    names += [(p.what, p) for p in shown(drawn) if p.what and not p.single and not p.answer]
     named = [(f"{name} {format_ms(point.latency_ms)} ms", *place(point)) for name, point in names]
     budget = format_budget(accuracy.budget)
     top = None if limit is None else (math.log10(limit), max(times) * 1.08)
@@ -86,11 +87,13 @@ def front_svg(points: Sequence[FrontPoint], accuracy: Accuracy, width: float = W
         axes.axvline(top[0], color=LIMIT, linewidth=1.5, dashes=(4, 3), gid="budget")
         named.insert(0, (budget, *top))
     _add_names(axes, named, [place(point) for point in drawn], line, top)
-    rows = [*(("hint legend", row) for row in _wrapped(LEGEND, width)), ("hint", HINT)]
-    lines, above = len(rows), []
+    rows = [("hint legend", row) for row in _wrapped(LEGEND, width)] if legend else [("hint", HINT)]
+    tips = {id(point): _wrapped(_tip(point), width) for point in drawn}
+    lines, above = max(len(rows), *map(len, tips.values())), []
     for point in sorted(drawn, key=lambda point: (point.answer, bool(point.single), point.pareto)):
         x, y = axes.transData.transform(place(point))
-        above.append(_mark(point, f'cx="{x:.1f}" cy="{height - y:.1f}"', point in front, height, width, lines))
+        where = f'cx="{x:.1f}" cy="{height - y:.1f}"'
+        above.append(_mark(point, where, point in front, height, tips[id(point)]))
     for k, (kind, row) in enumerate(rows):
         above.append(f'<text class="{kind}" x="{LEFT}" y="{height + k * LINE}">{row}</text>')
     title, described = f"Latency against error, {budget}", _description(drawn, front)
@@ -225,18 +228,22 @@ def _meets(box: Box) -> Callable[[Box], bool]:
     return lambda other: box[0] < other[2] and other[0] < box[2] and box[1] < other[3] and other[1] < box[3]
 
 
-def _mark(point: FrontPoint, where: str, on_line: bool, below: float, width: float, lines: int) -> str:
-    """A point as a mark, whose description in at most so many ``lines`` stands from ``below`` on."""
+def _tip(point: FrontPoint) -> str:
+    """What a mark is."""
+    spread = format_spread(point.p10_ms, point.p90_ms)
+    ms = format_ms(point.latency_ms) + (f" ({spread})" if spread else "")
+    return f"{ms} ms, error {point.others}, timed {timing_of(point)}: {describe_point(point)}"
+
+
+def _mark(point: FrontPoint, where: str, on_line: bool, below: float, lines: Sequence[str]) -> str:
+    """A point as a mark, whose description in ``lines`` stands from ``below`` on."""
     fastest = on_line or (point.pareto and not point.raced)
     kind = "answer" if point.answer else "single" if point.single else "pareto" if fastest else "placement"
-    words = f"{format_ms(point.latency_ms)} ms, error {point.others}, timed {timing_of(point)}"
-    words += f": {describe_point(point)}"
-    shown = _wrapped(words, width)[:lines]
-    tip = "".join(f'<text x="{LEFT}" y="{below + k * LINE}">{escape(one)}</text>' for k, one in enumerate(shown))
+    tip = "".join(f'<text x="{LEFT}" y="{below + k * LINE}">{escape(one)}</text>' for k, one in enumerate(lines))
     brief = "" if point.raced else " brief"
     return (
         f'<g class="point"><circle class="reach" {where} r="9"/>'
-        f'<circle class="{kind}{brief}" {where} r="{_RADII[kind]}"><title>{escape(words)}</title></circle>'
+        f'<circle class="{kind}{brief}" {where} r="{_RADII[kind]}"><title>{escape(_tip(point))}</title></circle>'
         f'<g class="tip">{tip}</g></g>'
     )
 

@@ -81,6 +81,7 @@ class FrontPoint:
         held_out: the error that it has, or may have, on held-out samples, where it exceeds the budget on them.
         remark: why it is not the answer, though it is within the budget and seems faster.
         what: which libraries run how much of it in which precision, in words.
+        p10_ms, p90_ms: 10th and 90th percentile of the runs behind ``latency_ms``, on its scale; None: not recorded.
     """
 
     latency_ms: float
@@ -96,6 +97,8 @@ class FrontPoint:
     remark: str = ""
     what: str = ""
     held_out: float | None = None
+    p10_ms: float | None = None
+    p90_ms: float | None = None
 
     @property
     def exact(self) -> bool:
@@ -169,16 +172,24 @@ class RewrittenNodes:
 
 @dataclass(frozen=True)
 class Operator:
-    """One operator of the answer: its kind, as ``Conv``, and the arithmetic that it runs in."""
+    """One operator of the answer: its kind, as ``Conv``, and the arithmetic that it runs in.
+
+    Two that differ only in ``name``, that of its first node, and ``ms`` are equal, as pages fold what repeats.
+    ``ms``: its time in one run by its library's profile, on the scale of the region's; 0 where the library fuses it
+    into another one, None where the library tells nothing.
+    """
 
     kind: str
     arithmetic: str
+    name: str = field(default="", compare=False)
+    ms: float | None = field(default=None, compare=False)
 
 
 @dataclass(frozen=True)
 class RegionResult:
     """One region of the answer: its engine and nodes, its share of one run, ms, and the nodes in int8.
 
+    ``measured_ms`` is on the scale of the final comparison: the regions of a latency's answer add up to its median.
     ``lanes``: the steps of each lane, in words, if parts of it run in parallel. ``rewrites``: which of its nodes are
     rewritten. ``operators``: those that run, in order; a composite one stands for several ``nodes``.
     """
@@ -197,6 +208,24 @@ class RegionResult:
     def engine(self) -> str:
         """Its engine in words."""
         return engine_name(self.backend, self.variant) + (f", {len(self.lanes)} lanes" if self.lanes else "")
+
+
+@dataclass(frozen=True)
+class SavedResult:
+    """Operators of one kind that the answer runs in one lower precision: what that saves, and what it costs.
+
+    Attributes:
+        saved_ms: their part of what the answer takes less than the same library in float32, on the scale of the final
+            comparison, apportioned by the costs of the search; None if that baseline has no time, or several
+            libraries run the answer.
+        error_share: their part in the squared error that sensitivities predict for the answer, 0 to 1.
+    """
+
+    arithmetic: str
+    kind: str
+    operators: int
+    saved_ms: float | None
+    error_share: float
 
 
 @dataclass(frozen=True)
@@ -374,6 +403,9 @@ class Result:
     front: Sequence[FrontPoint]
     """All points that ran, the smallest error first."""
     serving: Sequence[ServingResult] = ()
+    saved: Sequence[SavedResult] = ()
+    """By precision and kind of operator, the largest part of the error first; empty if the answer is a baseline, or
+    in float32."""
     notes: Sequence[str] = ()
     """Assumptions about the model and its inputs."""
     not_searched: str = ""

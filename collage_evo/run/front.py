@@ -31,9 +31,10 @@ from collage_evo.report.words import (
     describe_failure,
     describe_parts,
     format_engine,
-    format_ms,
+    format_ratio,
     in_words,
 )
+from collage_evo.runtime.timing import Timing
 
 UNRACED = "it was timed only briefly; others promised more and were compared thoroughly"
 """Default reason why a point within the budget that seemed faster than the answer is not the answer."""
@@ -53,10 +54,14 @@ class Raced:
     keys: Mapping[str, str] = field(default_factory=dict)
     excluded: Mapping[str, str] = field(default_factory=dict)
 
+    def timing(self, name: str) -> Timing | None:
+        """Times of a contestant in the race; None if it did not take part."""
+        final = self.verdict.final
+        return final.timing(name) if name in final.rounds else None
+
     def ms(self, name: str) -> float | None:
         """Median time of a contestant in the race; None if it did not take part."""
-        final = self.verdict.final
-        return final.timing(name).median_ms if name in final.rounds else None
+        return timing.median_ms if (timing := self.timing(name)) else None
 
     @property
     def fates(self) -> dict[str, str]:
@@ -134,8 +139,8 @@ def _changed(twice: Sequence[Twice]) -> str:
     if worst is None or max(worst.ratio, 1 / worst.ratio) <= CHANGED:
         return ""
     return (
-        f"the machine changed during the run: {worst.what} took {format_ms(worst.first_ms)} ms {worst.when} and "
-        f"{format_ms(worst.last_ms)} ms in the final comparison"
+        f"the machine changed during the run: {worst.what} took {format_ratio(worst.ratio)} times as long in the "
+        f"final comparison as {worst.when}"
     )
 
 
@@ -169,14 +174,17 @@ def front_points(
 
     def measured(point: FrontPoint, outcome: Outcome, name: str) -> FrontPoint:
         """``point`` with its error, and with the time of the final race if it took part as ``name``."""
-        last_ms = raced.ms(name)
-        others: dict[str, Any] = {objective.value: finite(value) for objective, value in outcome.others.items()}
+        last = raced.timing(name)
+        timed, scale = (last, 1.0) if last else (outcome, point.latency_ms / (outcome.latency_ms or 1.0))
+        ends = {end: getattr(timed, end) for end in ("p10_ms", "p90_ms")}
+        others: dict[str, Any] = {end: ms and ms * scale for end, ms in ends.items()}
+        others |= {objective.value: finite(value) for objective, value in outcome.others.items()}
         return replace(
             point,
-            latency_ms=point.latency_ms if last_ms is None else last_ms,
+            latency_ms=last.median_ms if last else point.latency_ms,
             feasible=limits.allows(finite(outcome.error), point.exact) and outcome.keeps(further),
             answer=name == raced.verdict.answer,
-            raced=last_ms is not None,
+            raced=bool(last),
             **others,
         )
 

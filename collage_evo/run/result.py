@@ -9,9 +9,11 @@ from dataclasses import astuple, replace
 from collage_evo.accuracy.judge import Quality
 from collage_evo.answer.answer import Verdict
 from collage_evo.answer.baselines import Baseline
+from collage_evo.backends.select import arithmetic_of
 from collage_evo.files import files_in
 from collage_evo.graph.prepare import PreparedModel
 from collage_evo.hardware.processor import level as held_level
+from collage_evo.multimap import multimap
 from collage_evo.precision.quantise.arithmetic import Arithmetic
 from collage_evo.report.result import Accuracy, FrontPoint, Latency, Result, SeedResult, ServingResult, Speeds, finite
 from collage_evo.report.sizes import LatencyBySize
@@ -26,6 +28,7 @@ from collage_evo.run.result_parts import (
     latency_of,
     library_results,
     region_results,
+    saved_results,
     search_result,
     seed_results,
     speedup_of,
@@ -78,6 +81,12 @@ def run_result(
         seeds = seed_results(searched.seeds.made, searched.tried, raced, reasons, scales.search)
     singles = [_baseline(one, verdict, scales.baselines, over.get(one.name, "")) for one in baselines]
     threads, level = run.store.get(THREADS), run.config.policy.race_level
+    placed, best_ms = found.at(raced.keys.get(verdict.answer)), verdict.final.timing(verdict.answer).median_ms
+    float32_ms = multimap(
+        (one.backend, latency.median_ms)
+        for one, latency in zip(baselines, singles, strict=True)
+        if latency.median_ms is not None and arithmetic_of(one.backend, one.variant) is Arithmetic.FLOAT32
+    )
     notes = (threads.reason if threads else "", *_running_notes(verdict, answer), scales.changed)
     return Result(
         model={
@@ -111,9 +120,9 @@ def run_result(
             "tolerance": finite(run.limits.tolerance),
             "inputs": run.config.verify.inputs,
         },
-        placement=region_results(answer, model, found.at(raced.keys.get(verdict.answer))),
+        placement=region_results(answer, model, placed, best_ms if run.machine.sessions == 1 else None),
         search=search_result(searched, skipped, scales.search) if searched else None,
-        cost_model=cost_model_result(searched, verdict) if searched and not skipped else None,
+        cost_model=cost_model_result(searched, verdict, scales.search) if searched and not skipped else None,
         wall_seconds=run.seconds,
         tuning=[tuning_result(one, searched.costs) for one in searched.tuned] if searched else [],
         accuracy=_accuracy(run, model, held_out, answer, front, broke),
@@ -121,6 +130,11 @@ def run_result(
         notes=(*model.notes, *filter(None, notes)),
         not_searched=found.reason if isinstance(found, NotSearched) else "",
         serving=_serving(baselines, verdict, answer),
+        saved=saved_results(
+            searched.tried, placed.placement, best_ms, {name: min(ms) for name, ms in float32_ms.items()}
+        )
+        if searched and placed
+        else (),
         objective=run.config.search.objective,
         speeds=speeds,
         libraries=library_results(verdict, defaults, level, run.limits.budget, excluded),

@@ -17,7 +17,7 @@ from collage_evo.answer.candidates import Tried
 from collage_evo.answer.sequential import Ratio
 from collage_evo.backends.capabilities import lanes_of
 from collage_evo.backends.registry import device_of, get_backend
-from collage_evo.backends.select import arithmetics_of
+from collage_evo.backends.select import arithmetics_of, exact_arithmetic
 from collage_evo.backends.variants import Arithmetic
 from collage_evo.costs.kernel_tuning import Tuned
 from collage_evo.costs.saved_costs import MeasuredCosts
@@ -25,9 +25,11 @@ from collage_evo.genome.encoding import decode, place
 from collage_evo.genome.genome import Genome
 from collage_evo.genome.outcome import Outcome
 from collage_evo.graph.ir.graph import Graph, NodeSet, members
+from collage_evo.graph.ir.operators import HEAVY
 from collage_evo.graph.prepare import PreparedModel
 from collage_evo.hardware.slots import usable_cores
 from collage_evo.multimap import multimap
+from collage_evo.patterns.match import Placement
 from collage_evo.precision.transforms.edits import nodes_in
 from collage_evo.report.places import command_line
 from collage_evo.report.result import (
@@ -38,6 +40,7 @@ from collage_evo.report.result import (
     Refused,
     RegionResult,
     RewrittenNodes,
+    SavedResult,
     SearchResult,
     SeedResult,
     Speedup,
@@ -147,8 +150,8 @@ def search_result(searched: Searched, skipped: bool, scale: float) -> SearchResu
     )
 
 
-def cost_model_result(searched: Searched, verdict: Verdict) -> CostModelResult:
-    """The search's matches, and the error of the additive model."""
+def cost_model_result(searched: Searched, verdict: Verdict, scale: float) -> CostModelResult:
+    """The search's matches, and the error of the additive model; ``scale``: of the search's times."""
     costs, space, outcomes = searched.costs, searched.costs.space, searched.record.outcomes
     dp = place(searched.seeds.dp.covers[0].matches, space)
     predicted, final, one_session = space.predict(dp), verdict.final, space.cost.for_sessions(1)
@@ -163,8 +166,8 @@ def cost_model_result(searched: Searched, verdict: Verdict) -> CostModelResult:
         estimated=len(space.cost.estimated),
         contended=costs.contended,
         cache_hits=costs.cache_hits,
-        dp_predicted_ms=predicted,
-        dp_measured_ms=measured,
+        dp_predicted_ms=predicted * scale,
+        dp_measured_ms=None if measured is None else measured * scale,
         additive_error=None if measured is None else abs(measured - predicted) / measured,
         apparent_loss_ms=loss,
         borders={
@@ -219,10 +222,17 @@ def tuning_result(tuned: Tuned, costs: MeasuredCosts) -> TuningResult:
     )
 
 
-def region_results(answer: Answer, model: PreparedModel, placed: Placed | None) -> list[RegionResult]:
-    """The regions of ``answer``; ``placed`` is None if one backend runs the user's own file."""
+def region_results(
+    answer: Answer, model: PreparedModel, placed: Placed | None, best_ms: float | None = None
+) -> list[RegionResult]:
+    """The regions of ``answer``; ``placed`` is None if one backend runs the user's own file.
+
+    Their times, which another process took, add up to ``best_ms``, if that is given.
+    """
     pieces, rows = read_artifact(answer.artifact).program.pieces, []
-    for index, (piece, ms) in enumerate(zip(pieces, answer.region_ms or (None,) * len(pieces), strict=True)):
+    scale = best_ms / sum(answer.region_ms) if best_ms and answer.region_ms else 1.0
+    for index, (piece, its_ms) in enumerate(zip(pieces, answer.region_ms or (None,) * len(pieces), strict=True)):
+        ms = its_ms and its_ms * scale
         int8, rewrites = tuple[str, ...](), tuple[RewrittenNodes, ...]()
         if placed is None:
             computes = arithmetic(piece.backend, piece.variant).value
@@ -238,6 +248,43 @@ def region_results(answer: Answer, model: PreparedModel, placed: Placed | None) 
         engine = (piece.backend, piece.variant, piece.nodes)
         rows.append(RegionResult(*engine, ms, int8, device, lanes, rewrites, tuple(operators)))
     return rows
+
+
+def saved_results(
+    tried: Tried, placement: Placement, best_ms: float, float32_ms: Mapping[str, float]
+) -> list[SavedResult]:
+    """What the lower precisions of ``placement`` save, and their shares of the predicted error.
+
+    Args:
+        tried: what the search knows of costs and sensitivities.
+        placement: the answer.
+        best_ms: its median in the final comparison.
+        float32_ms: of the whole model in float32, by backend, on the same scale.
+    """
+    space, costs, lower = tried.space, tried.space.cost.match_ms, list[tuple[tuple[str, str], tuple[int, float, float]]]()
+    exact = multimap(
+        ((match.backend, match.nodes), costs[index])
+        for index in space.usable
+        if exact_arithmetic(match := space.matches[index])
+    )
+    for index in (match for region in placement.regions for match in region.matches):
+        match = space.matches[index]
+        computes, nodes = arithmetics_of(match)[-1]  # by name: what is written into others comes last
+        if computes is not Arithmetic.FLOAT32:
+            kind = max((space.graph.nodes[node].op_type for node in members(nodes)), key=HEAVY.__contains__)
+            float32 = (min(exact.get((match.backend, 1 << node), [math.inf])) for node in members(match.nodes))
+            figures = nodes.bit_count(), sum(float32) - costs[index], tried.error2([index])
+            lower.append(((computes.value, kind), figures))
+    backend, *others = {region.backend for region in placement.regions}
+    whole_ms = math.inf if others else float32_ms.get(backend, math.inf)
+    saved, error2 = (sum(figures[which] for _, figures in lower) for which in (1, 2))
+    scale = (whole_ms - best_ms) / saved if 0.0 < saved < math.inf else math.inf
+    rows = []
+    for of_kind, several in multimap(lower).items():
+        count, ms, share = map(sum, zip(*several, strict=True))
+        known = math.isfinite(scale * ms)
+        rows.append(SavedResult(*of_kind, count, scale * ms if known else None, share / (error2 or 1.0)))
+    return sorted(rows, key=lambda row: (-row.error_share, -(row.saved_ms or 0.0)))
 
 
 def _names(graph: Graph, nodes: NodeSet) -> tuple[str, ...]:

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from collage_evo.report.html import REPORT, write_html
+from collage_evo.report.html import CURVE_FROM, REPORT, write_html
 from collage_evo.report.result import Latency, Operator, RegionResult, Result
 from tests.support.results import result
 
@@ -72,6 +72,33 @@ def test_a_faster_library_that_exceeds_the_budget_says_so_beside_its_bar(tmp_pat
     slower = replace(openvino, speedup=replace(speedup, estimate=0.8), keeps=False)
     page = page_of(replace(WON, libraries=(slower,)), tmp_path)
     assert "the answer is 0.800 times (1.07 to 1.45) as fast; it exceeds the budget" in page
+
+
+@pytest.mark.parametrize("placements", [CURVE_FROM - 1, CURVE_FROM])
+def test_a_search_has_a_picture_from_ten_placements_on(placements: int, tmp_path: Path) -> None:
+    assert WON.search is not None
+    page = page_of(replace(WON, search=replace(WON.search, evaluations=placements)), tmp_path)
+    assert ('class="front curve"' in page) is (placements == 10)
+    assert f"{placements} placements were timed" in page
+
+
+def test_a_result_of_an_earlier_version_has_a_page_without_the_tables_that_it_lacks(tmp_path: Path) -> None:
+    page = page_of(WON, tmp_path)
+    assert "Where the time goes" in page
+    assert "What lower precisions save" in page
+    regions = [replace(one, operators=tuple(Operator(o.kind, o.arithmetic) for o in one.operators))
+               for one in WON.placement]  # fmt: skip
+    old = page_of(replace(WON, placement=regions, saved=()), tmp_path)
+    assert "Where the time goes" not in old
+    assert "What lower precisions save" not in old
+
+
+def test_a_spread_is_of_runs_and_never_of_a_single_one(tmp_path: Path) -> None:
+    assert "(625 to 640, the 10th to the 90th percentile)" in page_of(WON, tmp_path)
+    once = replace(WON.best, p10_ms=630.0, p90_ms=630.0)
+    assert "percentile)" not in page_of(replace(WON, best=once), tmp_path)
+    throughput = replace(WON, objective="throughput")
+    assert "percentile)" not in page_of(throughput, tmp_path), "those are of single sessions"
 
 
 def test_the_page_names_the_file_of_library_messages_if_there_is_one(tmp_path: Path) -> None:

@@ -52,7 +52,8 @@ def test_a_picture_is_a_file_of_its_own(tmp_path: Path) -> None:
 def test_marks_are_the_answer_the_budget_and_each_backend() -> None:
     svg = drawing()
     (answer,) = of_class(svg, "answer")
-    what = "630 ms, error 0.009, timed thoroughly: the answer; OpenVINO in bfloat16 with 2 of 4 operators in int8"
+    what = "630 (625 to 640) ms, error 0.009, timed thoroughly: the answer; "
+    what += "OpenVINO in bfloat16 with 2 of 4 operators in int8"
     assert answer.findtext("title") == what
     budget = line_of(svg, "budget")[0][0]
     over = [point for point in of_class(svg, "single") if float(point.get("cx", "")) > budget]
@@ -84,12 +85,17 @@ def test_the_picture_is_also_in_words_and_each_mark_on_a_pointer() -> None:
 
 
 @pytest.mark.parametrize("width", [WIDE, NARROW])
-def test_lines_below_the_picture_are_inside_it(width: float) -> None:
-    svg = drawing(width=width)
+@pytest.mark.parametrize("legend", [False, True])
+def test_lines_below_the_picture_are_inside_it_and_whole(width: float, legend: bool) -> None:
+    long = replace(POINTS[-1], remark="it was timed only briefly; others promised more and were compared thoroughly")
+    svg = ElementTree.fromstring(front_svg([*POINTS, long], ACCURACY, width, legend))
     height = float(svg.get("viewBox", "").split()[-1])
-    below = [float(text.get("y", 0)) for text in svg.iter("text") if "hint" in (text.get("class") or "")]
-    assert len(below) > 2
+    hints = [text for text in svg.iter("text") if "hint" in (text.get("class") or "")]
+    tips = [[*mark.iter("text")] for mark in of_class(svg, "tip")]
+    below = [float(text.get("y", 0)) for texts in (hints, *tips) for text in texts]
     assert max(below) <= height - 4, "letters reach below their line"
+    assert (len(hints) > 1) is legend
+    assert any(" ".join(text.text or "" for text in tip).endswith(long.remark) for tip in tips)
 
 
 def test_numbers_of_an_axis_over_many_decades_leave_room_for_each_other() -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -108,6 +109,22 @@ def test_points_have_race_times_and_others_are_scaled_to_it() -> None:
     assert (alone.raced, alone.how) == (True, "openvino alone, float32")
 
 
+def test_percentiles_are_of_the_same_runs_as_the_median_and_on_its_scale() -> None:
+    tried, last = two_nodes()[0], {"openvino": (18.0, 20.0, 23.0), "placement-0": (29.0, 30.0, 32.0)}
+    key, evaluated = KEYS["first"], dict(tried.evaluated)
+    outcome = replace(evaluated[key].outcome, p10_ms=13.0, p90_ms=16.0)
+    evaluated[key] = replace(evaluated[key], outcome=outcome)
+    race = Race({name: ((times,),) for name, times in last.items()}, {})
+    verdict = Verdict("placement-0", "openvino", ITSELF, "placement-0", ITSELF, race)
+    final = Raced(verdict, {"placement-0": KEYS["last"]})
+    found = front_points(replace(tried, evaluated=evaluated), BASELINES, final, LIMIT, Scales(1.1, 2.0))
+    ends = {point.key or point.single: (point.p10_ms, point.p90_ms) for point in found}
+    assert ends[key] == pytest.approx((26.0, 32.0))
+    assert ends[KEYS["last"]] == pytest.approx((29.2, 31.6))
+    assert ends["openvino"] == pytest.approx((18.4, 22.4))
+    assert ends["openvino/bf16"] == (None, None)
+
+
 def test_without_a_placement_in_the_race_the_libraries_give_the_scale() -> None:
     only = raced("openvino", {"openvino": 24.0})
     assert Scales.of(TRIED, BASELINES, only).search == Scales.of(None, BASELINES, only).search == pytest.approx(1.2)
@@ -118,8 +135,8 @@ def test_without_a_placement_in_the_race_the_libraries_give_the_scale() -> None:
     ("last_ms", "library_ms", "note"),
     [
         (15.0 * CHANGED, 20.0 / CHANGED, ""),
-        (21.0, 20.0, "the answer took 15.0 ms in the search and 21.0 ms in the final comparison"),
-        (21.0, 10.0, "OpenVINO in float32 took 20.0 ms at first and 10.0 ms in the final comparison"),
+        (21.0, 20.0, "the answer took 1.40 times as long in the final comparison as in the search"),
+        (21.0, 10.0, "OpenVINO in float32 took 0.500 times as long in the final comparison as at first"),
     ],
 )
 def test_a_machine_that_changed_is_named_with_the_thing_that_shows_it(

@@ -9,16 +9,23 @@ from datetime import datetime
 import pytest
 
 from collage_evo.answer.answer import ITSELF, Verdict
+from collage_evo.answer.candidates import Tried
 from collage_evo.answer.race import Race
+from collage_evo.genome.cost_model import Border, CostModel
+from collage_evo.genome.encoding import place
 from collage_evo.genome.failure import Failure, Fault
-from collage_evo.genome.outcome import Outcome
+from collage_evo.genome.outcome import Objective, Outcome
+from collage_evo.genome.space import SearchSpace
+from collage_evo.patterns.match import Match, Placement
+from collage_evo.precision.quantise.arithmetic import Arithmetic
 from collage_evo.report.places import COMMAND
 from collage_evo.report.result import FrontPoint
 from collage_evo.run.front import UNRACED, Raced
 from collage_evo.run.result import excluded_notes
-from collage_evo.run.result_parts import environment, seed_results
+from collage_evo.run.result_parts import environment, saved_results, seed_results
 from collage_evo.search.evolution.origin import Origin, Way
 from tests.support.measured import two_nodes
+from tests.support.spaces import make_graph
 
 UNRACED_MS, RACED_MS = 60.0, 72.0
 
@@ -71,6 +78,38 @@ def test_what_was_faster_and_exceeds_the_budget_is_named_with_its_reason() -> No
         "OpenVINO in bfloat16 with 65 in int8 is not the answer: its error is 0.022",
         "ncnn in int8 is not the answer: its error is 0.03",
     )
+
+
+def mixed() -> tuple[Tried, Placement]:
+    """A product in int8, an Add in bfloat16 and one in float32, in one library, and their float32 costs."""
+    costs = {(0, "default"): 6.0, (0, "int8"): 2.0, (1, "default"): 2.0, (1, "bf16"): 1.0, (2, "default"): 1.0}
+    int8 = {(0, "int8"): ((Arithmetic.INT8, 1),)}
+    base = {"int8": "default"}
+    matches = tuple(
+        Match(1 << node, "openvino", variant, int8.get((node, variant), ()), base=base.get(variant, ""))
+        for node, variant in costs
+    )
+    families = {("openvino", "int8"): ("openvino", "default")}
+    borders = {match.engine: Border(0.0, 0.0) for match in matches}
+    cost = CostModel(tuple(costs.values()), borders, families=families)
+    terms = {Objective.ERROR: (0.0, 3e-4, 0.0, 1e-4, 0.0)}
+    space = SearchSpace(make_graph([(), (0,), (1,)], operators=["MatMul", "Add", "Add"]), matches, cost, terms=terms)
+    return Tried(space, {}), place((1, 3, 4), space)
+
+
+@pytest.mark.parametrize(
+    ("float32_ms", "saved_ms"),
+    [({"openvino": 18.0, "ncnn": 9.0}, (8.0, 2.0)), ({"ncnn": 18.0}, (None, None))],
+    ids=["of costs that add up to half of it", "without a time in float32"],
+)
+def test_each_lower_precision_has_what_it_saves_and_its_part_in_the_error(
+    float32_ms: dict[str, float], saved_ms: tuple[float | None, float | None]
+) -> None:
+    product, added = saved_results(*mixed(), 8.0, float32_ms)
+    assert (product.arithmetic, product.kind, product.operators) == ("int8", "MatMul", 1)
+    assert (added.arithmetic, added.kind, added.operators) == ("bfloat16", "Add", 1)
+    assert (product.error_share, added.error_share) == pytest.approx((0.75, 0.25))
+    assert (product.saved_ms, added.saved_ms) == pytest.approx(saved_ms)
 
 
 @pytest.mark.parametrize(
