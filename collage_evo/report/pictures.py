@@ -16,7 +16,7 @@ from html import escape
 from typing import Any
 
 from collage_evo.report.accuracy import format_budget
-from collage_evo.report.front import describe_point, fastest_baselines, proved_front, shown, timing_of
+from collage_evo.report.front import MOST, describe_point, fastest_baselines, proved_front, shown, timing_of
 from collage_evo.report.result import Accuracy, FrontPoint
 from collage_evo.report.sizes import ANSWER, LatencyBySize
 from collage_evo.report.words import format_ms, format_number, format_spread, format_tick
@@ -79,7 +79,8 @@ def front_svg(points: Sequence[FrontPoint], accuracy: Accuracy, width: float = W
     names = [(ANSWER, p) for p in drawn if p.answer]
     baselines = [point for point in fastest_baselines(drawn) if not point.answer]
     names += [(p.what or p.single, p) for p in [one for one in baselines if one.raced] or baselines]
-    names += [(p.what, p) for p in shown(drawn) if p.what and not p.single and not p.answer]
+    placements = [point for point in drawn if point.what and not point.single and not point.answer]
+    names += [(p.what, p) for p in placements if len(placements) <= MOST or p in shown(drawn)]
     named = [(f"{name} {format_ms(point.latency_ms)} ms", *place(point)) for name, point in names]
     budget = format_budget(accuracy.budget)
     top = None if limit is None else (math.log10(limit), max(times) * 1.08)

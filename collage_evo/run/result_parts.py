@@ -261,7 +261,8 @@ def saved_results(
         best_ms: its median in the final comparison.
         float32_ms: of the whole model in float32, by backend, on the same scale.
     """
-    space, costs, lower = tried.space, tried.space.cost.match_ms, list[tuple[tuple[str, str], tuple[int, float, float]]]()
+    space, costs = tried.space, tried.space.cost.match_ms
+    lower: list[tuple[tuple[str, str], tuple[int, float, float]]] = []
     exact = multimap(
         ((match.backend, match.nodes), costs[index])
         for index in space.usable
