@@ -4,7 +4,7 @@ VENV := .venv
 BIN := $(VENV)/bin
 READY := $(VENV)/.ready
 
-.PHONY: run gpu test lint docs clean
+.PHONY: run gpu test lint docs dist clean
 run: $(READY)
 	$(BIN)/python -m collage_evo run configs/quickstart.yaml --overwrite
 
@@ -29,6 +29,12 @@ lint: $(READY)
 	$(BIN)/lint-imports
 	$(BIN)/python .ci/sizes.py
 
+# What a release uploads: source distributions and wheels of the package and of the plug-ins that need no compiler.
+dist: $(READY)
+	rm -rf dist
+	for source in . plugins/lanes plugins/cuda; do $(BIN)/python -m build --no-isolation --outdir dist $$source || exit 1; done
+	$(BIN)/python -m twine check --strict dist/*
+
 # What pip says counts only where it fails: its warnings are about a machine's settings, pages of them on some.
 LOG := $(VENV)/pip.log
 OR_SAY_WHY := > $(LOG) 2>&1 || { cat $(LOG) >&2; exit 1; }
@@ -51,4 +57,4 @@ $(VENV)/.docs: pyproject.toml
 	touch $(VENV)/.docs
 
 clean:
-	rm -rf $(VENV) runs build
+	rm -rf $(VENV) runs build dist

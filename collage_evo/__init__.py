@@ -42,7 +42,7 @@ def load(path: str | Path, strict: bool = False) -> Session:
 
 
 def __dir__() -> list[str]:
-    return sorted({*globals(), *_OF_THE_SEARCH})
+    return __all__
 
 
 def __getattr__(name: str) -> Any:

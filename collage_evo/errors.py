@@ -4,6 +4,18 @@ import contextlib
 import errno
 from collections.abc import Iterator
 
+__all__ = [
+    "AnswerStays",
+    "CannotLoad",
+    "CollageError",
+    "ConfigError",
+    "DamagedFile",
+    "InputError",
+    "NotSearchable",
+    "OtherProcessor",
+    "SystemRefuses",
+    "UnavailableError",
+]
 _FULL, _FORBIDDEN, _IN_THE_WAY = (
     "make room on the disk of the run directory, of cache.dir and of TMPDIR",
     "choose a place where you may write (--out, output.dir, cache.dir, TMPDIR)",
@@ -16,6 +28,10 @@ _MENDS = {
 }
 OF_THE_MACHINE = frozenset((errno.ENOSPC, errno.EDQUOT, errno.EROFS, errno.EIO, errno.EMFILE, errno.ENFILE))
 """Errors of the operating system that would affect the next attempt, too."""
+
+
+def __dir__() -> list[str]:
+    return __all__
 
 
 class CollageError(Exception):

@@ -1,5 +1,6 @@
 """The Python interface: any form of a model, inputs in memory, a result with its session, table and report."""
 
+import importlib
 import json
 import os
 import subprocess
@@ -165,6 +166,23 @@ def test_bad_arguments_end_in_one_line_and_leave_nothing(
 def test_a_used_directory_is_left_alone(found: collage_evo.Result, cache: Path) -> None:
     with pytest.raises(InputError, match="in use"):
         collage_evo.optimize(MODEL, config=fast(cache), out=found.directory)
+
+
+@pytest.mark.parametrize(
+    "name",
+    [
+        *("collage_evo", "collage_evo.errors", "collage_evo.runtime", "collage_evo.runtime.session"),
+        *("collage_evo.backends.base", "collage_evo.backends.registry", "collage_evo.patterns.language"),
+        *("collage_evo.testing", "collage_evo.testing.conformance", "collage_evo.testing.pytest_backend"),
+    ],
+)
+def test_a_module_that_users_import_lists_its_public_names_only(name: str) -> None:
+    module = importlib.import_module(name)
+    listed = dir(module)
+    assert listed == sorted(module.__all__)
+    for one in listed:
+        if not hasattr(module, one):  # a module in a package
+            importlib.import_module(f"{name}.{one}")
 
 
 def test_loading_imports_nothing_of_the_search() -> None:

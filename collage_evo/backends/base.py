@@ -11,13 +11,31 @@ from typing import TYPE_CHECKING, Any, ClassVar, Protocol, runtime_checkable
 from collage_evo.backends.variants import DEFAULT, TargetLike, Variant, plain_name
 from collage_evo.errors import InputError
 from collage_evo.graph.ir.graph import Graph, Node, NodeSet, Tensor, members
-from collage_evo.hardware.target import Target as Target  # part of the contract
+from collage_evo.hardware.target import Target
 from collage_evo.precision.quantise.form import Int8Form
 
 if TYPE_CHECKING:
     import onnx
 
     from collage_evo.patterns.language import Pattern
+
+__all__ = [
+    "YES",
+    "Backend",
+    "BuildFailure",
+    "Built",
+    "DynamicExecutable",
+    "Executable",
+    "Probe",
+    "Support",
+    "Target",
+    "Tensors",
+    "no",
+]
+
+
+def __dir__() -> list[str]:
+    return __all__
 
 
 @dataclass(frozen=True)

@@ -17,12 +17,17 @@ from collage_evo.backends.probing import probe_elsewhere
 from collage_evo.backends.variants import Variant
 from collage_evo.errors import ConfigError, UnavailableError
 
+__all__ = ["backend_names", "get_backend", "probe_all", "register_backend", "survey"]
 GROUP = "collage_evo.backends"
 """The entry-point group: ``name = "package.module:Class"``."""
 EXTENSIONS = "collage_evo.extended_backends"
 """The group of classes that derive from a backend of another package, take its name, and add variants to it."""
 
 _registered: dict[str, type[Backend]] = {}
+
+
+def __dir__() -> list[str]:
+    return __all__
 
 
 @dataclass(frozen=True)

@@ -14,6 +14,7 @@ from collage_evo.cli import search, answers, proof, artifacts, studies, machine 
 from collage_evo.cli.app import app, in_options
 from collage_evo.cli.stop import INTERRUPTED, leave
 from collage_evo.errors import CollageError, printable, describing_system_errors
+from collage_evo.modules import SCRIPT
 
 
 def main(arguments: Sequence[str] | None = None) -> None:
@@ -30,7 +31,8 @@ def main(arguments: Sequence[str] | None = None) -> None:
         logging.getLogger(name).setLevel(logging.ERROR)
     try:
         with describing_system_errors():
-            code = app(typed, standalone_mode=False)
+            # Typer makes completion for the name that starts the program; that of Python is not ours.
+            code = app(typed, prog_name=SCRIPT, standalone_mode=False)
     except CollageError as error:
         if debug:
             raise

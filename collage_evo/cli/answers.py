@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Annotated, Literal
 
 import typer
 
-from collage_evo.cli.app import Debug, Json, Trust, app
+from collage_evo.cli.app import Debug, Json, Quiet, Trust, command
 from collage_evo.cli.held import hold_process
 from collage_evo.codec import to_json
 from collage_evo.errors import ConfigError, InputError
@@ -34,7 +34,7 @@ def print_answer(directory: Path, profiles: Sequence[Finished], as_json: bool) -
         print_summary(profiles, directory, PlainConsole())
 
 
-@app.command()
+@command()
 def show(
     run: Annotated[Path, typer.Argument(metavar="RUN_DIR", help="The directory of a run that ended, or a package.")],
     tables: Annotated[bool, typer.Option("--all", help="Print all tables: times, errors, regions, memory.")] = False,
@@ -76,12 +76,13 @@ def show(
     print_summary(finished, run, console)
 
 
-@app.command()
+@command()
 def pick(
     directory: Run,
-    budget: Annotated[str, typer.Option("--budget", metavar="B", help="Largest error, or exact: float32 only.")],
+    budget: Annotated[str, typer.Option("--budget", metavar="ERROR", help="Largest error, or exact: float32 only.")],
     trust: Trust = False,
     as_json: Json = False,
+    quiet: Quiet = False,
     debug: Debug = False,
 ) -> None:
     """Find the answer of a run for another error budget.
@@ -93,16 +94,20 @@ def pick(
     from collage_evo.run.recorded import ended_run
 
     hold_process(ended_run(directory))
-    with reporter() as progress:
+    with reporter(quiet) as progress:
         picked = pick_answer(directory, budget, progress, trust)
     print_answer(picked.directory, (picked,), as_json)
 
 
-@app.command()
+@command()
 def explain(
     run: Annotated[Path, typer.Argument(metavar="RUN_DIR", help="The directory of a run.")],
-    node: Annotated[str | None, typer.Option("--node", help="Name of a node in the model file.")] = None,
-    region: Annotated[int | None, typer.Option("--region", help="Number of a region of the run's answer.")] = None,
+    node: Annotated[
+        str | None, typer.Option("--node", metavar="NAME", help="Name of a node in the model file.")
+    ] = None,
+    region: Annotated[
+        int | None, typer.Option("--region", metavar="NUMBER", help="Number of a region of the run's answer.")
+    ] = None,
     pruning: Annotated[
         bool, typer.Option("--pruning", help="List what was not tried or given up, and by which rule.")
     ] = False,
@@ -149,11 +154,11 @@ def explain(
         print_pruning(explanation, PlainConsole())
 
 
-@app.command()
+@command()
 def export(
     run: Run,
     to: Annotated[
-        Path | None, typer.Option("--to", metavar="DIR", help="Folder for the answer as plain files.")
+        Path | None, typer.Option("--to", metavar="FOLDER", help="Folder for the answer as plain files.")
     ] = None,
     form: Annotated[
         Literal["plain", "onnxruntime"],
@@ -178,9 +183,9 @@ def export(
     from collage_evo.runtime.package import is_package
 
     if (to is None) == (onnx is None):
-        raise ConfigError("export needs a destination: give --to DIR for plain files, or --onnx FILE for the model")
+        raise ConfigError("export needs a destination: --to FOLDER for plain files, or --onnx FILE for the model")
     if onnx is not None and form != "plain":
-        raise ConfigError(f"--form {form} goes with --to DIR, not with --onnx")
+        raise ConfigError(f"--form {form} goes with --to FOLDER, not with --onnx")
     if is_package(run):
         run = run_of(run, variant)
     elif variant is not None:

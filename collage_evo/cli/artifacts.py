@@ -7,16 +7,21 @@ from typing import Annotated
 
 import typer
 
-from collage_evo.cli.app import ArtifactPath, Debug, Json, app
+from collage_evo.cli.app import ArtifactPath, Debug, Json, command
 from collage_evo.codec import to_json
 
 
-@app.command(name="exec")
+@command(name="exec")
 def execute(
     artifact: ArtifactPath,
-    feeds: Annotated[Path | None, typer.Option("--inputs", help="An .npz with one array for each input.")] = None,
-    warmup: Annotated[int, typer.Option(min=0, help="Untimed runs before the timed ones.")] = 3,
-    repeat: Annotated[int, typer.Option(min=1, help="Timed runs.")] = 20,
+    feeds: Annotated[
+        Path | None,
+        typer.Option(
+            "--inputs", metavar="FILE", help="An .npz with one array for each input (default: random inputs)."
+        ),
+    ] = None,
+    warmup: Annotated[int, typer.Option(min=0, metavar="COUNT", help="Untimed runs before the timed ones.")] = 3,
+    repeat: Annotated[int, typer.Option(min=1, metavar="COUNT", help="Timed runs.")] = 20,
     profile: Annotated[
         Path | None,
         typer.Option(
@@ -50,7 +55,7 @@ def execute(
         print_bench(report)
 
 
-@app.command()
+@command()
 def inspect(artifact: ArtifactPath, as_json: Json = False, debug: Debug = False) -> None:
     """Check every file of an artifact and print its contents."""
     from collage_evo.report.listings import print_artifact
@@ -66,12 +71,14 @@ def inspect(artifact: ArtifactPath, as_json: Json = False, debug: Debug = False)
     print_artifact(contents, selected)
 
 
-@app.command()
+@command()
 def pack(
     artifacts: Annotated[
         list[Path], typer.Argument(metavar="ARTIFACT...", help="Artifacts or runs of one model.")
     ],
-    to: Annotated[Path, typer.Option("--to", metavar="DIR", help="The package to write, for example model.collage.")],
+    to: Annotated[
+        Path, typer.Option("--to", metavar="FOLDER", help="The package to write, for example model.collage.")
+    ],
     overwrite: Annotated[bool, typer.Option("--overwrite", help="Replace an existing package.")] = False,
     as_json: Json = False,
     debug: Debug = False,

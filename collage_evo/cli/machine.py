@@ -6,13 +6,13 @@ from typing import Annotated
 
 import typer
 
-from collage_evo.cli.app import Debug, Json, Set, app
+from collage_evo.cli.app import Debug, Json, Set, command
 from collage_evo.codec import to_json
 from collage_evo.errors import ConfigError
 from collage_evo.report.console import PlainConsole
 
 
-@app.command()
+@command()
 def backends(as_json: Json = False, debug: Debug = False) -> None:
     """List all backends, and what installs the missing ones."""
     from collage_evo.backends.registry import survey
@@ -28,11 +28,15 @@ def backends(as_json: Json = False, debug: Debug = False) -> None:
             PlainConsole().print(quota, soft_wrap=True)
 
 
-@app.command()
+@command()
 def conformance(
     backend: Annotated[str, typer.Argument(metavar="BACKEND", help="Name of a backend, as backends lists it.")],
-    examples: Annotated[int, typer.Option(min=0, help="Random models for each family of operators.")] = 8,
-    seconds: Annotated[float, typer.Option(min=1, help="Begin no new case after so many seconds.")] = 600.0,
+    examples: Annotated[
+        int, typer.Option(min=0, metavar="COUNT", help="Random models for each family of operators.")
+    ] = 8,
+    seconds: Annotated[
+        float, typer.Option(min=1, metavar="SECONDS", help="Begin no new case after so many seconds.")
+    ] = 600.0,
     as_json: Json = False,
     debug: Debug = False,
 ) -> int:
@@ -52,7 +56,7 @@ def conformance(
     return 1 if report.failures else 0
 
 
-@app.command(name="config")
+@command(name="config")
 def show_config(
     source: Annotated[str | None, typer.Argument(metavar="MODEL", help="As for run.")] = None,
     overrides: Set = None,

@@ -8,37 +8,96 @@ from typing import Annotated
 
 import typer
 
-from collage_evo.cli.app import ArtifactPath, Data, Debug, Json, Trust, app
+from collage_evo.cli.app import (
+    ACCURACY,
+    COMPARISON,
+    MODEL,
+    TIME,
+    ArtifactPath,
+    Debug,
+    Json,
+    Quiet,
+    Trust,
+    command,
+)
 from collage_evo.codec import to_json, to_plain
 from collage_evo.report.console import PlainConsole
 
 
-@app.command()
+@command()
 def compare(
     artifact: ArtifactPath,
     against: Annotated[
-        Path | None, typer.Option("--against", metavar="FILE", help="The model's own ONNX file (default: the run's).")
+        Path | None,
+        typer.Option(
+            "--against",
+            metavar="FILE",
+            help="The model's own ONNX file (default: the run's).",
+            rich_help_panel=MODEL,
+        ),
     ] = None,
-    data: Data = None,
+    data: Annotated[
+        str | None,
+        typer.Option(
+            "--data", metavar="DATA", help="Input samples, as for run (default: the run's).", rich_help_panel=MODEL
+        ),
+    ] = None,
     shapes: Annotated[
         str | None,
-        typer.Option(metavar="SIZES", help="Sizes of open inputs: 'ids: [1, 1..512]' (default: the run's)."),
+        typer.Option(
+            metavar="SHAPES",
+            help="Shapes of open inputs: 'ids: [1, 1..512]' (default: the run's).",
+            rich_help_panel=MODEL,
+        ),
     ] = None,
     budget: Annotated[
-        str | None, typer.Option("--budget", metavar="B", help="Largest error (default: the artifact's budget).")
+        str | None,
+        typer.Option(
+            "--budget",
+            metavar="ERROR",
+            help="Largest error (default: the artifact's budget).",
+            rich_help_panel=ACCURACY,
+        ),
     ] = None,
     at_least: Annotated[
-        float, typer.Option("--at-least", min=0.01, help="Required speed-up over each library.")
+        float,
+        typer.Option(
+            "--at-least",
+            min=0.01,
+            metavar="RATIO",
+            help="Required speed-up over each library.",
+            rich_help_panel=COMPARISON,
+        ),
     ] = 1.0,
     libraries: Annotated[
-        list[str] | None, typer.Option("--library", metavar="NAME", help="Compare with this library; repeatable.")
+        list[str] | None,
+        typer.Option(
+            "--library",
+            metavar="NAME",
+            help="Compare with this library; repeatable (default: all that are usable here).",
+            rich_help_panel=COMPARISON,
+        ),
     ] = None,
     front: Annotated[
-        bool, typer.Option("--front", help="Compare with the run's other placements; libraries only by --library.")
+        bool,
+        typer.Option(
+            "--front",
+            help="Compare with the run's other placements; libraries only by --library.",
+            rich_help_panel=COMPARISON,
+        ),
     ] = False,
-    seconds: Annotated[float, typer.Option(min=1, help="Measuring time for each profile of shapes.")] = 30.0,
-    trust: Trust = False,
+    seconds: Annotated[
+        float,
+        typer.Option(
+            min=1,
+            metavar="SECONDS",
+            help="Measuring time for each profile of shapes.",
+            rich_help_panel=TIME,
+        ),
+    ] = 30.0,
     as_json: Json = False,
+    quiet: Quiet = False,
+    trust: Trust = False,
     debug: Debug = False,
 ) -> int:
     """Time an artifact against libraries or its run's front.
@@ -55,7 +114,7 @@ def compare(
     allowed, code = None if budget is None else budget_option(budget), 0
     comparisons = []
     for compared in subjects(artifact, against, data, trust, partial(shape_values, shapes)):
-        with reporter() as progress:
+        with reporter(quiet) as progress:
             comparisons.append(compare_one(compared, progress, allowed, libraries or (), seconds, at_least, front))
         code = max(code, comparisons[-1].exit_code(at_least))
     if as_json:

@@ -21,13 +21,14 @@ from collage_evo.cli.app import (
     Overwrite,
     PrecisionOption,
     Processor,
+    Quiet,
     Resume,
     Set,
     ShapesOption,
     Threads,
     Time,
     Trust,
-    app,
+    command,
     require_given_once,
 )
 from collage_evo.cli.held import hold_process
@@ -37,27 +38,28 @@ if TYPE_CHECKING:
     from collage_evo.config import Config
 
 
-@app.command()
+@command()
 def run(
     source: Annotated[
         str, typer.Argument(metavar="MODEL", help="An ONNX file, builtin:NAME or a YAML configuration.")
     ],
-    overrides: Set = None,
+    shapes: ShapesOption = None,
+    data: Data = None,
+    budget: Budget = None,
+    precision: PrecisionOption = None,
+    metric: Metric = None,
+    batch_invariant: BatchInvariant = None,
     effort: EffortOption = None,
     time: Time = None,
     threads: Threads = None,
     processor: Processor = None,
-    shapes: ShapesOption = None,
-    data: Data = None,
-    budget: Budget = None,
-    metric: Metric = None,
-    batch_invariant: BatchInvariant = None,
-    precision: PrecisionOption = None,
-    like: Like = None,
     out: Out = None,
     resume: Resume = False,
     overwrite: Overwrite = False,
     as_json: Json = False,
+    quiet: Quiet = False,
+    like: Like = None,
+    overrides: Set = None,
     debug: Debug = False,
 ) -> None:
     """Find the fastest way to run a model within an error budget."""
@@ -91,17 +93,18 @@ def run(
     time_is_over = partial(end_in_time, directory, as_json)
     with resumable(directory, as_json), deadline(seconds, time_is_over, process_age_s(), directory):
         profiles = search_in(
-            directory, config, files, reporter(), resume=resume, overwrite=overwrite, source=source
+            directory, config, files, reporter(quiet), resume=resume, overwrite=overwrite, source=source
         )
     print_answer(directory, profiles, as_json)
 
 
-@app.command(name="resume")
+@command(name="resume")
 def resume_run(
     directory: Annotated[Path, typer.Argument(metavar="RUN_DIR", help="The directory of a run that was stopped.")],
     overrides: Set = None,
     trust: Trust = False,
     as_json: Json = False,
+    quiet: Quiet = False,
     debug: Debug = False,
 ) -> None:
     """Continue a run, sweep or tuning that was stopped.
@@ -116,16 +119,16 @@ def resume_run(
     hold_process(saved)
     config, kind = enlarge_budget(directory, saved, overrides or ()), kind_of_run(directory)
     if kind == "run":
-        _resume_pipeline(directory, config, as_json)
+        _resume_pipeline(directory, config, as_json, quiet)
     else:
-        run_study(directory, config, kind, as_json)
+        run_study(directory, config, kind, as_json, quiet)
 
 
-def _resume_pipeline(directory: Path, config: Config, as_json: bool) -> None:
+def _resume_pipeline(directory: Path, config: Config, as_json: bool, quiet: bool) -> None:
     from collage_evo.cli.answers import print_answer
     from collage_evo.report.progress import reporter
     from collage_evo.run.profiles import run_profiles
 
-    with resumable(directory, as_json), reporter() as progress:
+    with resumable(directory, as_json), reporter(quiet) as progress:
         profiles = run_profiles(config.untimed(), directory, progress)
     print_answer(directory, profiles, as_json)

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from collage_evo.cli.app import Debug, Json, Out, Overwrite, Resume, Set, app, require_given_once
+from collage_evo.cli.app import Debug, Json, Out, Overwrite, Quiet, Resume, Set, command, require_given_once
 from collage_evo.cli.held import hold_process
 from collage_evo.cli.stop import resumable
 from collage_evo.codec import to_json
@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from collage_evo.run.directory import Kind
 
 
-@app.command()
+@command()
 def sweep(
     source: Annotated[str, typer.Argument(metavar="CONFIG", help="A YAML configuration with a section sweep.")],
     overrides: Set = None,
@@ -26,16 +26,17 @@ def sweep(
     resume: Resume = False,
     overwrite: Overwrite = False,
     as_json: Json = False,
+    quiet: Quiet = False,
     debug: Debug = False,
 ) -> None:
     """Make whole runs with settings that Optuna chooses.
 
     The settings are any keys of the configuration; Optuna samples them by grid, at random or by TPE.
     """
-    _begin(source, overrides, out, resume, overwrite, "sweep", as_json)
+    _begin(source, overrides, out, resume, overwrite, "sweep", as_json, quiet)
 
 
-@app.command()
+@command()
 def tune(
     source: Annotated[str, typer.Argument(metavar="MODEL", help="As for run.")],
     overrides: Set = None,
@@ -43,13 +44,14 @@ def tune(
     resume: Resume = False,
     overwrite: Overwrite = False,
     as_json: Json = False,
+    quiet: Quiet = False,
     debug: Debug = False,
 ) -> None:
     """Tune the genetic search with Optuna.
 
     The trials search on simulated targets, which are learned from the model's own measurements.
     """
-    _begin(source, overrides, out, resume, overwrite, "tune", as_json)
+    _begin(source, overrides, out, resume, overwrite, "tune", as_json, quiet)
 
 
 def _begin(
@@ -60,6 +62,7 @@ def _begin(
     overwrite: bool,
     kind: Kind,
     as_json: bool,
+    quiet: bool,
 ) -> None:
     """Make the trials in a run directory, made or reopened."""
     from collage_evo.config import load_config
@@ -73,16 +76,16 @@ def _begin(
     with at_work(directory):
         begun = start_run(directory, config, resume=resume, overwrite=overwrite, kind=kind, source=source)
         with undone_without_answer(directory):
-            run_study(directory, begun, kind, as_json)
+            run_study(directory, begun, kind, as_json, quiet)
 
 
-def run_study(directory: Path, config: Config, kind: Kind, as_json: bool) -> None:
+def run_study(directory: Path, config: Config, kind: Kind, as_json: bool, quiet: bool) -> None:
     """Make the trials of the sweep or tuning in ``directory``, and print them."""
     from collage_evo.commands.sweep import run_sweep
     from collage_evo.commands.tune import run_tune
     from collage_evo.report.progress import reporter
 
-    with resumable(directory), reporter() as progress:
+    with resumable(directory), reporter(quiet) as progress:
         trials = (run_tune if kind == "tune" else run_sweep)(config, directory, progress)
     if as_json:
         print(to_json(trials, indent=1))

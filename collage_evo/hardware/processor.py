@@ -74,16 +74,16 @@ class Processor:
         """
         return 2.0 if arithmetic == "float16" and "amx_fp16" not in self.features else math.inf
 
-    def held_to(self, level: str) -> Processor:
+    def held_to(self, level: str, setting: str = "target.processor") -> Processor:
         """This machine without features beyond a level. Its name contains the level, so that stored data differ.
 
         Raises:
-            InputError: there is no such level, or the machine does not reach it.
+            InputError: there is no such level, or the machine does not reach it; the message has the ``setting``.
         """
         if level not in LEVELS:
-            raise InputError(f"{SWITCH}={level}: there is no such level, leave it out or take {', '.join(LEVELS)}")
+            raise InputError(f"{setting} {level}: there is no such level, leave it out or take {', '.join(LEVELS)}")
         if missing := self.lacks(LEVELS[level]):
-            raise InputError(f"{SWITCH}={level}: this processor lacks {', '.join(missing)}, take a lower level")
+            raise InputError(f"{setting} {level}: this processor lacks {', '.join(missing)}, take a lower level")
         features = frozenset(one for one in self.features - _ONE_MAKERS if not goes_beyond(one, level))
         return replace(self, cpu=f"{self.cpu}, held to {level}", features=features)
 
@@ -134,7 +134,7 @@ def this_machine() -> Processor:
     here = machine_of(text)
     if not level():
         return here
-    held = here.held_to(level())
+    held = here.held_to(level(), SWITCH)
     return held if hold() else replace(held, cpu=f"{held.cpu} but for ONNX Runtime and ncnn")
 
 

@@ -37,6 +37,10 @@ __all__ = ["GraphPattern", "Ops", "Pattern", "Value", "chain", "constant", "eith
 Drawing = Callable[..., Value | tuple[Value, ...]]
 
 
+def __dir__() -> list[str]:
+    return __all__
+
+
 class Pattern(ABC):
     """A rule that proposes node sets. The caller checks that they are connected, convex and supported."""
 

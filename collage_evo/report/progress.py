@@ -291,8 +291,10 @@ def _wanted(callback: Callable[..., Any]) -> frozenset[str]:
     return names if takes_all else names & parameters.keys()
 
 
-def reporter() -> LineReporter | BarReporter | NotebookReporter:
-    """A bar when standard error is a terminal or a notebook, plain lines when not."""
+def reporter(quiet: bool = False) -> LineReporter | BarReporter | NotebookReporter:
+    """A bar when standard error is a terminal or a notebook, plain lines when not; nothing if ``quiet``."""
+    if quiet:
+        return LineReporter(write=lambda text: None)
     if Console().is_jupyter:
         return NotebookReporter()
     return BarReporter() if sys.stderr.isatty() else LineReporter()

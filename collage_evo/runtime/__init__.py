@@ -24,3 +24,9 @@ operators, and indices that are an input of the model have limits in the ``Progr
 checks each request when it is fed. So have other 64-bit integers where a backend computes with 32 bits
 (``Backend.bits``).
 """
+
+__all__ = ["artifact", "session"]
+
+
+def __dir__() -> list[str]:
+    return __all__

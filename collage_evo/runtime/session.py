@@ -27,8 +27,13 @@ from collage_evo.runtime.runner import Loader, Runner, as_value, closed, runner_
 from collage_evo.runtime.signature import ModelMetadata, NodeArg, Signature, signature_of_program
 from collage_evo.runtime.timing import Clock
 
+__all__ = ["Session", "SessionOptions"]
 RECENT = 1024
 """Shapes of requests that a session remembers as fitting."""
+
+
+def __dir__() -> list[str]:
+    return __all__
 
 
 @dataclass(frozen=True)

@@ -8,3 +8,9 @@ In a test file, for pytest (``pip install "collage-evo[testing]"``)::
         def backend(cls):
             return MyBackend()
 """
+
+__all__ = ["conformance", "pytest_backend"]
+
+
+def __dir__() -> list[str]:
+    return __all__

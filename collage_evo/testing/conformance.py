@@ -46,11 +46,16 @@ from collage_evo.testing.finding import Finding, Report, raised
 from collage_evo.testing.process import CheckProcess, Task
 from collage_evo.testing.rounding import rounding_error
 
+__all__ = ["Effort", "check_backend"]
 WHOLE = "whole case"
 """Name for the pattern of a piece that the search would make by merging neighbouring matches."""
 
 ROUNDOFFS = 4.0
 """Relative error allowed in a lower precision, in unit roundoffs or in the effect of rounding the inputs."""
+
+
+def __dir__() -> list[str]:
+    return __all__
 
 
 @dataclass(frozen=True)

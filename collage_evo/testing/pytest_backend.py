@@ -11,6 +11,12 @@ from collage_evo.backends.base import Backend
 from collage_evo.testing.conformance import Effort, check_backend
 from collage_evo.testing.finding import CHECKS, Report
 
+__all__ = ["BackendConformance"]
+
+
+def __dir__() -> list[str]:
+    return __all__
+
 
 class BackendConformance:
     """Subclass it, name the subclass ``Test...`` and define the fixture ``backend`` with the scope "class".

@@ -172,5 +172,6 @@ def test_a_processor_that_this_one_is_not_is_refused(
     onnx.save(tiny_convnet(), tmp_path / "tiny.onnx")
     older = replace(HERE, features=HERE.features - LEVELS["avx512_bf16"])
     monkeypatch.setattr("collage_evo.cli.held.this_machine", lambda: older)
-    refused(here("run", "tiny.onnx", "--for", "avx512_bf16", cwd=tmp_path), "this processor lacks avx2, avx512_bf16")
+    done = here("run", "tiny.onnx", "--for", "avx512_bf16", cwd=tmp_path)
+    refused(done, "--for avx512_bf16: this processor lacks avx2, avx512_bf16")
     assert not (tmp_path / "runs").exists()

@@ -69,6 +69,13 @@ def test_in_a_notebook_one_output_is_a_bar_that_is_replaced(cell: Cell, capsys: 
     assert capsys.readouterr().err == ""
 
 
+def test_a_quiet_run_tells_nothing_wherever_it_is(cell: Cell, capsys: pytest.CaptureFixture[str]) -> None:
+    with reporter(quiet=True) as told:
+        run_through(Clock(), told)
+        told.log("best so far")
+    assert (capsys.readouterr(), cell.outputs) == (("", ""), [])
+
+
 def test_in_a_notebook_tables_are_not_displayed_beside_being_captured(cell: Cell) -> None:
     console = PlainConsole(file=io.StringIO(), record=True)
     console.print(new_table("title", "ms"))
