@@ -17,9 +17,10 @@ SCRIPT = "collage-evo"
 _ROOT = Path(__file__).resolve().parents[1]
 
 
-def module_command(module: str) -> Sequence[str]:
-    """The command that runs ``module``. With ``-m`` only, Python imports from the working directory first."""
-    return [sys.executable, "-P", "-m", module]
+def module_command(module: str, python: str = "") -> Sequence[str]:
+    """The command that runs ``module`` with this interpreter, or with ``python``. With ``-m`` only, Python imports
+    from the working directory first."""
+    return [python or sys.executable, "-P", "-m", module]
 
 
 def module_environment() -> dict[str, str]:

@@ -16,6 +16,7 @@ from typing import Any
 import numpy as np
 import onnx
 import pytest
+import yaml
 from packaging.requirements import Requirement
 from packaging.utils import canonicalize_name
 
@@ -98,6 +99,20 @@ def test_a_job_reads_what_compare_writes(folder: Path, capsys: pytest.CaptureFix
     verdict, library = capsys.readouterr().out.splitlines()
     assert "artifact" in verdict
     assert re.fullmatch(r"onnxruntime( [\d.]+){3}", library)
+
+
+@pytest.mark.slow
+def test_the_workflow_ends_with_the_exit_code_of_compare(folder: Path) -> None:
+    (text,) = re.findall(r"^```yaml\n(name: .*?)^```", PAGE, re.MULTILINE | re.DOTALL)
+    workflow = yaml.safe_load(text)
+    (job,) = workflow["jobs"].values()
+    assert (workflow[True], len(text.splitlines())) == ("pull_request", 10), "YAML 1.1 reads the key on as true"
+    assert [*map(len, job["steps"])] == [2, 1, 1]
+    onnx.save(CONVNET, folder / "my_model.onnx")
+    np.savez(folder / "samples.npz", **image(0))
+    command = job["steps"][-1]["run"].removeprefix("python -m collage_evo ").split()
+    done = collage(*command, "--library", "onnxruntime", "--seconds", 1, cwd=folder)
+    assert ("Slower: " in done.stdout, done.returncode) in {(True, 4), (False, 0)}, done.stdout
 
 
 def needed(name: str, extras: tuple[str, ...], seen: set[tuple[str, tuple[str, ...]]]) -> Iterator[str]:

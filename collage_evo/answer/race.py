@@ -10,12 +10,13 @@ import time
 from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
+from types import MappingProxyType
 
 import numpy as np
 
 from collage_evo.answer.sequential import FEWEST, Ratio
 from collage_evo.fitness.jobs import OpenJob, ReloadJob, SampleBatchesJob
-from collage_evo.fitness.machine import Machine, Process
+from collage_evo.fitness.machine import Machine, Process, StartsProcesses
 from collage_evo.fitness.timing import SampleBatch, log_ratio, log_ratios
 from collage_evo.genome.failure import Failure
 from collage_evo.runtime.timing import Timing
@@ -110,19 +111,22 @@ def expected_variance(rounds: Sequence[np.ndarray]) -> float:
 class RaceRunner:
     """Runs contestants one at a time on the same cores. :meth:`close` ends their processes.
 
-    On one thread all are loaded in one process, and neighbouring batches are microseconds apart. On several threads,
-    and after a common process failed, each contestant has its own, and also where they load for very long. All stay
-    loaded where they load for long. ``failed`` has the reason for each contestant that failed and is excluded.
+    On one thread all are loaded in one process, or in one of each interpreter, and neighbouring batches are
+    microseconds apart. On several threads, and after a common process failed, each contestant has its own, and also
+    where they load for very long. All stay loaded where they load for long. ``failed`` has the reason for each
+    contestant that failed and is excluded.
     """
 
     def __init__(
         self,
         artifacts: Mapping[str, Path],
         machine: Machine,
-        fresh_process: Callable[[], Process],
+        fresh_process: StartsProcesses,
         order: random.Random,
+        pythons: Mapping[str, str] = MappingProxyType({}),
     ) -> None:
         self._artifacts, self._machine, self._fresh_process, self._order = artifacts, machine, fresh_process, order
+        self._python_of = {name: pythons.get(name, "") for name in artifacts}
         self._processes: dict[str, Process] = {}
         # On several threads the pools of two libraries in one process slow each other down.
         self._apart = machine.setting.target.threads > 1
@@ -136,7 +140,7 @@ class RaceRunner:
     def check(self, checked: Collection[str]) -> None:
         """Load each in a process of its own, and check its outputs; those that were ``checked`` before on fewer
         inputs."""
-        self._processes = {name: self._fresh_process() for name in self._artifacts}
+        self._processes = {name: self._fresh_process(python) for name, python in self._python_of.items()}
         for process in self._processes.values():
             process.start()  # they get ready in parallel
         for name in self._artifacts:
@@ -175,8 +179,11 @@ class RaceRunner:
 
     def _start_processes(self) -> None:
         """Replace the processes of the contestants by some that have loaded nothing yet."""
-        one = self._fresh_process()
-        self._processes = {name: self._fresh_process() if self._apart else one for name in self._processes}
+        common = {python: self._fresh_process(python) for python in set(self._python_of.values())}
+        self._processes = {
+            name: self._fresh_process(self._python_of[name]) if self._apart else common[self._python_of[name]]
+            for name in self._processes
+        }
 
     def round(self, names: Collection[str]) -> Mapping[str, tuple[SampleBatch, ...]]:
         """Load ``names`` anew, in random order and elsewhere in memory, unless they stay loaded, and run all repeats;
@@ -267,6 +274,7 @@ def race(
     rounds: int,
     still: Callable[[Race], Collection[str]] = lambda so_far: list(so_far.rounds),
     checked: Collection[str] = (),
+    pythons: Mapping[str, str] = MappingProxyType({}),
 ) -> Race:
     """Race ``artifacts`` for at most ``rounds`` rounds.
 
@@ -277,11 +285,12 @@ def race(
         still: called with the race so far after each round, returns the contestants of the next; the race ends
             when it returns none. By default all go on.
         checked: contestants whose outputs were checked before, when they were measured.
+        pythons: the interpreter of each contestant that runs in another environment than the rest.
     """
     batches: dict[str, list[tuple[SampleBatch, ...]]] = {name: [] for name in artifacts}
     with (
         machine.exclusive(machine.sessions) as fresh_process,
-        contextlib.closing(RaceRunner(artifacts, machine, fresh_process, random.Random(0))) as runner,
+        contextlib.closing(RaceRunner(artifacts, machine, fresh_process, random.Random(0), pythons)) as runner,
     ):
         runner.check(checked)
         began = time.monotonic()

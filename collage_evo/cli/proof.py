@@ -86,6 +86,15 @@ def compare(
             rich_help_panel=COMPARISON,
         ),
     ] = False,
+    python: Annotated[
+        str,
+        typer.Option(
+            "--python",
+            metavar="PATH",
+            help="Compare with the libraries that another Python has.",
+            rich_help_panel=COMPARISON,
+        ),
+    ] = "",
     seconds: Annotated[
         float,
         typer.Option(
@@ -102,7 +111,8 @@ def compare(
 ) -> int:
     """Time an artifact against libraries or its run's front.
 
-    Exit code 4: it is slower; 5: it exceeds the budget, or does not run on this machine.
+    Exit code 4: it is slower; 5: it exceeds the budget, or does not run on this machine. With --python, 4: do not
+    upgrade; 6: run the search again with the other libraries.
     """
     from collage_evo.accuracy.budget import budget_option
     from collage_evo.cli.shapes import shape_values
@@ -115,7 +125,9 @@ def compare(
     comparisons = []
     for compared in subjects(artifact, against, data, trust, partial(shape_values, shapes)):
         with reporter(quiet) as progress:
-            comparisons.append(compare_one(compared, progress, allowed, libraries or (), seconds, at_least, front))
+            comparisons.append(
+                compare_one(compared, progress, allowed, libraries or (), seconds, at_least, front, python)
+            )
         code = max(code, comparisons[-1].exit_code(at_least))
     if as_json:
         records = [

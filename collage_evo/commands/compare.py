@@ -1,4 +1,5 @@
-"""``compare``: an artifact against each library with its defaults, or against the front that it comes from.
+"""``compare``: an artifact against each library with its defaults, against the front that it comes from, or against
+itself in the environment of another Python.
 
 All run on this machine, in turns and on the same samples.
 """
@@ -22,6 +23,7 @@ from collage_evo.backends.select import select_backends
 from collage_evo.backends.variants import AS_IT_COMES
 from collage_evo.commands.compared import ComparedArtifact
 from collage_evo.commands.front_again import compile_front
+from collage_evo.commands.upgrade import compile_there, other_versions
 from collage_evo.errors import InputError
 from collage_evo.fitness.jobs import Profiled
 from collage_evo.fitness.judging import BROKEN
@@ -63,6 +65,7 @@ def compare(
     seconds: float = 30.0,
     at_least: float = 1.0,
     front: bool = False,
+    python: str = "",
 ) -> Comparison:
     """Race an artifact against libraries with their defaults or against its front, and judge all on the same samples.
 
@@ -78,35 +81,49 @@ def compare(
             as fast as a library or not, or time is over.
         front: also race the other points of the run's front, compiled for this machine; on another processor than
             the artifact's the answer is compiled again too.
+        python: interpreter of another environment, in which the answer, its fall-back and the libraries run too.
 
     Raises:
-        CollageError: the file or the samples cannot be used, or the artifact has no front.
+        CollageError: the file or the samples cannot be used, or the artifact has no front, or the other environment
+            lacks this package.
     """
-    recorded = compared.run if front else None
-    if front and recorded is None:
-        text = f"{compared.artifact} is in no run directory, so its front is not known"
-        raise InputError(f"{text}: give the run directory, or leave out --front")
+    recorded = compared.run if front or python else None
+    if (front or python) and recorded is None:
+        text = f"{compared.artifact} is in no run directory, so its {'front' if front else 'placement'} is not known"
+        raise InputError(f"{text}: give the run directory, or leave out {'--front' if front else '--python'}")
+    versions = other_versions(python) if python else {}
     with _opened(compared, reporter) as (run, model, samples):
         sides: Sequence[Side] = (Side(ARTIFACT),)
         artifacts: Mapping[str, Path] = {ARTIFACT: compared.artifact}
-        if recorded is not None:
+        if recorded is not None and front:
             with run.stage(Stage.COMPILE_FRONT):
                 sides, artifacts = compile_front(run, recorded, compared.artifact)
         baselines = _baselines(run, libraries) if libraries or not front else ()
+        sides = [*sides, *map(_library, baselines)]
+        if recorded is not None and python:
+            elsewhere = replace(run, machine=run.machine.by(python), directory=run.directory / "there")
+            with run.stage(Stage.COMPILE_FRONT):
+                more, compiled = compile_there(run, recorded, compared.artifact, elsewhere)
+            there = _baselines(elsewhere, libraries)
+            sides, artifacts = [*sides, *more, *(_library(one, python) for one in there)], {**artifacts, **compiled}
+            baselines = (*baselines, *(replace(one, name=_library(one, python).key) for one in there))
+        pythons = {side.key: side.python for side in sides if side.python}
         with run.stage(Stage.COMPARE):
-            turns = _race(run, artifacts, baselines, seconds, at_least)
+            turns = _race(run, artifacts, baselines, seconds, at_least, pythons)
         with run.stage(Stage.COMPARE_ERRORS):
             raced = {name: path for name, path in artifacts.items() if name in turns.rounds}
             ran = {b.name: b.artifact for b in baselines if b.outcome.latency_ms is not None}
-            errors = {name: run.machine.judge(path, samples, moves=False) for name, path in {**raced, **ran}.items()}
+            errors = {
+                name: run.machine.by(pythons.get(name, "")).judge(path, samples, moves=False)
+                for name, path in {**raced, **ran}.items()
+            }
         sessions, call_ms = run.machine.sessions, None
         if ARTIFACT in turns.rounds and sessions == 1:
             with run.stage(Stage.VERIFY):
                 _, profile = run.machine.check(compared.artifact)
             call_ms = profile.call_ms if isinstance(profile, Profiled) else None
-    sides = [*sides, *map(_library, baselines)]
     comparison = _comparison(compared, model, turns, sides, errors, budget or compared.asked)
-    return replace(comparison, sessions=sessions, call_ms=call_ms)
+    return replace(comparison, sessions=sessions, call_ms=call_ms, versions=versions)
 
 
 @contextlib.contextmanager
@@ -155,7 +172,12 @@ def _baselines(run: RunContext, libraries: Sequence[str]) -> tuple[Baseline, ...
 
 
 def _race(
-    run: RunContext, artifacts: Mapping[str, Path], baselines: Sequence[Baseline], seconds: float, at_least: float
+    run: RunContext,
+    artifacts: Mapping[str, Path],
+    baselines: Sequence[Baseline],
+    seconds: float,
+    at_least: float,
+    pythons: Mapping[str, str],
 ) -> Race:
     """Race the artifacts and all libraries that are not far behind, until all ratios are known or time is over."""
     times = {b.name: b.outcome.latency_ms for b in baselines if b.outcome.latency_ms is not None}
@@ -163,6 +185,8 @@ def _race(
     near = {b.name: b.artifact for b in baselines if times.get(b.name, math.inf) <= COMPARED_LIBRARY.number * fastest}
     front = [name for name in artifacts if name != ARTIFACT]
     decisive = {**dict.fromkeys(near, at_least), **dict.fromkeys(front, 1.0)}
+    # Ratios are of the artifact here over the others: another environment is too slow from the reciprocal on.
+    decisive |= dict.fromkeys(decisive.keys() & pythons.keys(), 1.0 / at_least)
     stopping = Stopping(run.config.final.rounds, max(1, len(decisive)), run.config.policy)
 
     def still(so_far: Race) -> Collection[str]:
@@ -177,7 +201,7 @@ def _race(
         )
         return () if decided and so_far.length in stopping.looks else list(so_far.rounds)
 
-    return race({**near, **artifacts}, run.machine, stopping.rounds, still)
+    return race({**near, **artifacts}, run.machine, stopping.rounds, still, pythons=pythons)
 
 
 def _is_known(ratio: Ratio, at_least: float) -> bool:
@@ -198,7 +222,8 @@ def _comparison(
     judgement = next((error for error in errors.values() if isinstance(error, Judgement)), None)
     metric, score = bool(compared.config.accuracy.metric), judgement.reference_score if judgement else None
     limits = Limits.decide(asked, compared.config.verify.tolerance, model.excused, metric, score)
-    measured = [_measured(side, turns, errors.get(side.name), limits, significance) for side in sides]
+    measured = [_measured(side, turns, errors.get(side.key), limits, significance) for side in sides]
+    here = [side for side in measured if not side.python]
     target = read_artifact(compared.artifact).target
     return Comparison(
         artifact=str(compared.artifact),
@@ -210,9 +235,10 @@ def _comparison(
         sample_source=compared.sample_source,
         metric=compared.config.accuracy.metric,
         budget=limits.accepted if math.isfinite(limits.accepted) else None,
-        ours=next(side for side in measured if side.name == ARTIFACT),
-        libraries=tuple(side for side in measured if side.name != ARTIFACT and side.before is None),
-        front=tuple(side for side in measured if side.name != ARTIFACT and side.before is not None),
+        ours=next(side for side in here if side.name == ARTIFACT),
+        libraries=tuple(side for side in here if side.name != ARTIFACT and side.before is None),
+        front=tuple(side for side in here if side.name != ARTIFACT and side.before is not None),
+        there=tuple(side for side in measured if side.python),
         rounds=turns.length,
         seconds=turns.seconds,
         made_on=target.machine.cpu,
@@ -221,8 +247,8 @@ def _comparison(
     )
 
 
-def _library(baseline: Baseline) -> Side:
-    side = Side(baseline.name, baseline.variant == AS_IT_COMES, baseline.outcome.latency_ms)
+def _library(baseline: Baseline, python: str = "") -> Side:
+    side = Side(baseline.name, baseline.variant == AS_IT_COMES, baseline.outcome.latency_ms, python=python)
     return side if baseline.outcome.failure is None else failed(side, baseline.outcome.failure)
 
 
@@ -232,10 +258,13 @@ def _measured(
     """``side`` with the results of the race and of the samples."""
     side = _raced(side, turns, judged)
     side = replace(side, feasible=side.latency_ms is not None and _allowed(side, limits))
-    if side.name == ARTIFACT or side.latency_ms is None or ARTIFACT not in turns.rounds:
+    if side.key == ARTIFACT or side.latency_ms is None or ARTIFACT not in turns.rounds:
         return side
     if side.raced:
-        return replace(side, over=turns.ratio(side.name, ARTIFACT, significance))
+        answer = replace(side, name=ARTIFACT).key
+        known = {one: turns.ratio(one, side.key, significance) for one in (side.name, answer) if one in turns.rounds}
+        side = replace(side, over=turns.ratio(side.key, ARTIFACT, significance))
+        return replace(side, over_here=known.get(side.name), over_answer=known.get(answer)) if side.python else side
     ratio = side.latency_ms / turns.timing(ARTIFACT).median_ms
     reason = side.reason or "so far behind that it took no turns"
     return replace(side, over=Ratio(ratio, ratio, ratio, ()), reason=reason)
@@ -252,10 +281,10 @@ def _raced(side: Side, turns: Race, judged: Judgement | Failure | None) -> Side:
         side = replace(side, error=max(0.0, judged.error))
     elif isinstance(judged, Failure):
         side = failed(side, judged)
-    if side.name in turns.failed:
-        return failed(replace(side, latency_ms=None), turns.failed[side.name])
-    if side.name not in turns.rounds:
+    if side.key in turns.failed:
+        return failed(replace(side, latency_ms=None), turns.failed[side.key])
+    if side.key not in turns.rounds:
         return side
-    served = turns.serving[side.name]
-    latency = turns.timing(side.name).median_ms
+    served = turns.serving[side.key]
+    latency = turns.timing(side.key).median_ms
     return replace(side, latency_ms=latency, raced=True, load_ms=served.load_ms, peak_bytes=served.peak_bytes)

@@ -1,4 +1,5 @@
-"""Front of a run, compiled again for this machine: the contestants of ``compare --front``.
+"""Front of a run, compiled again for this machine: the contestants of ``compare --front``, and the answer of
+``compare --python``.
 
 Placements are compiled from the run's own normalised model, so that one may run here whose artifact does not.
 """
@@ -15,12 +16,12 @@ from collage_evo.files import link_or_copy
 from collage_evo.genome.failure import Failure
 from collage_evo.hardware.processor import this_machine
 from collage_evo.report.comparison import ARTIFACT, Side, failed
+from collage_evo.report.result import FrontPoint
 from collage_evo.run.context import RunContext
 from collage_evo.run.recorded import RecordedRun
 from collage_evo.runtime.artifact import read_artifact
 
-WEIGHTS = "normalised.onnx.data"
-COPIED = ("normalised.onnx", WEIGHTS, "ranges.json", "records")
+COPIED = ("normalised.onnx", "normalised.onnx.data", "dynamic.onnx", "dynamic.onnx.data", "ranges.json", "records")
 """Files of a run's work directory that recompiling its placements needs."""
 MOST = 8
 """Points of the front that are measured again, the answer among them."""
@@ -34,20 +35,30 @@ def compile_front(run: RunContext, recorded: RecordedRun, artifact: Path) -> tup
     Raises:
         InputError: the records of the run's search are gone.
     """
-    _take(recorded, run.work)
     front = sorted(recorded.front, key=lambda point: (not point.answer, not point.feasible, point.latency_ms))[:MOST]
     points = {ARTIFACT if point.answer else f"point-{k}": point for k, point in enumerate(front)}
     foreign = this_machine().other_than(read_artifact(artifact).target.machine)
     missing = {name: point for name, point in points.items() if foreign or name != ARTIFACT}
-    placements = {name: recorded.placement(point.key) for name, point in missing.items() if point.key}
-    written: dict[str, Path | Failure] = {ARTIFACT: artifact}
-    if placements:
-        written |= run.machine.write(placements, run.work)
-    written |= {n: _single(run, n, p.single) for n, p in missing.items() if p.single and not p.key}
+    written = {ARTIFACT: artifact, **compile_points(run, recorded, missing)}
     sides = {name: Side(name, before=points.get(name)) for name in written}
     failures = {name: outcome for name, outcome in written.items() if isinstance(outcome, Failure)}
     sides |= {name: failed(sides[name], failure) for name, failure in failures.items()}
     return list(sides.values()), {name: path for name, path in written.items() if isinstance(path, Path)}
+
+
+def compile_points(
+    run: RunContext, recorded: RecordedRun, points: Mapping[str, FrontPoint]
+) -> dict[str, Path | Failure]:
+    """An artifact of each of ``points`` of the recorded run's front, compiled by the machine of ``run``, or why there
+    is none.
+
+    Raises:
+        InputError: the records of the run's search are gone.
+    """
+    _take(recorded, Path(run.machine.setting.work))
+    placements = {name: recorded.placement(point.key) for name, point in points.items() if point.key}
+    written = dict(run.machine.write(placements, run.work)) if placements else {}
+    return written | {n: _single(run, n, p.single) for n, p in points.items() if p.single and not p.key}
 
 
 def _single(run: RunContext, name: str, engine: str) -> Path | Failure:
@@ -59,9 +70,10 @@ def _single(run: RunContext, name: str, engine: str) -> Path | Failure:
 
 
 def _take(recorded: RecordedRun, work: Path) -> None:
-    for name in COPIED:
+    """Copy what compiling placements needs to ``work``, unless it is there."""
+    for name in COPIED if not (work / COPIED[0]).exists() else ():
         source = recorded.directory / "work" / name
         if source.is_dir():  # tuning goes on in its records, so they are copied
-            shutil.copytree(source, work / name, copy_function=link_or_copy if name == WEIGHTS else shutil.copy2)
+            shutil.copytree(source, work / name, copy_function=shutil.copy2 if name == "records" else link_or_copy)
         elif source.exists():
             shutil.copyfile(source, work / name)

@@ -73,9 +73,10 @@ class WorkerProcess:
 
 
 class ForkServer:
-    """A server for workers that start in this environment. It ends with this object, and its workers with it."""
+    """A server for workers that start with these variables, in the interpreter ``python`` (empty: this one). It ends
+    with this object, and its workers with it."""
 
-    def __init__(self, environment: Mapping[str, str]) -> None:
+    def __init__(self, environment: Mapping[str, str], python: str = "") -> None:
         self._socket, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
         self._errors = tempfile.TemporaryFile()  # noqa: SIM115
         self._asking = threading.Lock()
@@ -83,7 +84,7 @@ class ForkServer:
             # A process group of its own: Ctrl-C reaches only the process in the user's terminal. In the same session:
             # if that one is killed while a worker is halted, the system ends the worker, too.
             self._process = subprocess.Popen(
-                [*module_command("collage_evo.fitness.process"), str(theirs.fileno())],
+                [*module_command("collage_evo.fitness.process", python), str(theirs.fileno())],
                 stdin=subprocess.DEVNULL,
                 stdout=subprocess.DEVNULL,
                 stderr=self._errors,
@@ -141,38 +142,38 @@ def describe_end(code: int, errors: IO[bytes]) -> str:
     return f"exit code {code}: {lines[-1] if lines else 'nothing on standard error'}"
 
 
-_current: tuple[object, ForkServer] | None = None
+_current: dict[str, tuple[object, ForkServer]] = {}
+"""The server of each interpreter, and what it was started for."""
 _changing = threading.Lock()
 
 
-def start_server(variables: Mapping[str, str]) -> tuple[ForkServer, dict[str, str]]:
+def start_server(variables: Mapping[str, str], python: str = "") -> tuple[ForkServer, dict[str, str]]:
     """The server of workers with these additions to this process's environment, started if necessary without waiting
-    until it is ready; and that environment."""
-    global _current
+    until it is ready; and that environment. ``python``: the interpreter; empty for this one."""
     environment = {**module_environment(), **variables}
     at_start = {name: value for name, value in environment.items() if name.startswith(_READ_AT_START)}
     key = (os.getpid(), at_start)  # a fork of this process does not share its server
     with _changing:
-        if _current is None or _current[0] != key:
-            _current = (key, ForkServer(environment))
-        return _current[1], environment
+        if python not in _current or _current[python][0] != key:
+            _current[python] = (key, ForkServer(environment, python))
+        return _current[python][1], environment
 
 
-def start_worker(scratch: str, stderr: int, variables: Mapping[str, str]) -> WorkerProcess:
+def start_worker(scratch: str, stderr: int, variables: Mapping[str, str], python: str = "") -> WorkerProcess:
     """Start a worker process in the directory and environment of this one.
 
     Args:
         scratch: its directory for temporary files, deleted if this process is killed.
         stderr: a descriptor for its errors.
         variables: additions to its environment.
+        python: the interpreter; empty for this one.
 
     Raises:
         ChildProcessError: the server does not start.
         OSError: the system starts no more processes.
     """
-    global _current
     for _ in range(2):  # the system may have killed the server
-        server, environment = start_server(variables)
+        server, environment = start_server(variables, python)
         process = server.fork(scratch, stderr)
         if process is not None:
             with contextlib.suppress(BrokenPipeError):  # it ended, which the first job finds out
@@ -180,6 +181,6 @@ def start_worker(scratch: str, stderr: int, variables: Mapping[str, str]) -> Wor
                 process.stdin.flush()
             return process
         with _changing:
-            if _current is not None and _current[1] is server:
-                _current = None
+            if python in _current and _current[python][1] is server:
+                del _current[python]
     raise ChildProcessError(server.last_words())

@@ -86,6 +86,9 @@ class Setting:
     """Whether a placement is never compiled while another is measured."""
     reference_bytes: int = 0
     """Memory that a loaded reference run takes: processes that time placements are not replaced for it."""
+    python: str = ""
+    """Interpreter of the measuring processes, whose environment may have other versions of libraries; empty for that
+    of the run."""
 
     @property
     def files(self) -> WorkFiles:

@@ -67,6 +67,13 @@ class Process(AbstractContextManager["Process"], Protocol):
         """End it."""
 
 
+class StartsProcesses(Protocol):
+    """Makes measuring processes."""
+
+    def __call__(self, python: str = "") -> Process:
+        """One in the interpreter ``python``; empty for that of the machine."""
+
+
 class Regions(Protocol):
     """Compiles and times regions: processes that compile stay while it is open."""
 
@@ -129,7 +136,7 @@ class Machine(Protocol):
     def most_sessions(self) -> int:
         """Sessions that fill the machine."""
 
-    def exclusive(self, sessions: int = 1) -> AbstractContextManager[Callable[[], Process]]:
+    def exclusive(self, sessions: int = 1) -> AbstractContextManager[StartsProcesses]:
         """Exclusive use of the machine: makes processes on its first cores, on which so many sessions run at once."""
 
     def regions(self) -> AbstractContextManager[Regions]:
@@ -161,6 +168,10 @@ class Machine(Protocol):
 
     def on_threads(self, threads: int) -> Self:
         """The same machine, measuring on so many threads."""
+
+    def by(self, python: str) -> Self:
+        """The same machine, whose processes run in the interpreter ``python``, with the libraries of its
+        environment; empty for that of the run."""
 
     def close(self) -> None:
         """End all processes, and free their cores."""
@@ -212,10 +223,10 @@ class PooledMachine:
         return pool
 
     @contextlib.contextmanager
-    def exclusive(self, sessions: int = 1) -> Iterator[Callable[[], Process]]:
+    def exclusive(self, sessions: int = 1) -> Iterator[StartsProcesses]:
         pool = self.in_sessions(sessions)
         with pool.uncontended() as cores:
-            yield lambda: pool.config.process(cores)
+            yield lambda python="": (pool.changed(python=python) if python else pool).config.process(cores)
 
     @contextlib.contextmanager
     def regions(self) -> Iterator[Regions]:
@@ -267,6 +278,9 @@ class PooledMachine:
 
     def on_threads(self, threads: int) -> PooledMachine:
         return replace(self, pool=self.pool.changed(target=replace(self.setting.target, threads=threads)))
+
+    def by(self, python: str) -> PooledMachine:
+        return replace(self, pool=self.pool.changed(python=python))
 
     def close(self) -> None:
         self.pool.close()

@@ -49,9 +49,13 @@ _RAISED = (Fault.MEMORY, Fault.RAISED, Fault.REFUSED)
 _CLOSED = Failure(Fault.CLOSED, "the measuring process was ended")
 
 
-def _variables() -> dict[str, str]:
-    """Additions to the environment of every worker process."""
-    return {"OPENBLAS_NUM_THREADS": "1", SHARED: str(shared_temporary()), PROBED: known_probes()}
+def _variables(python: str = "") -> dict[str, str]:
+    """Additions to the environment of every worker process. What was probed here is not so in another ``python``."""
+    return {
+        "OPENBLAS_NUM_THREADS": "1",
+        SHARED: str(shared_temporary()),
+        PROBED: "{}" if python else known_probes(),
+    }
 
 
 def expect_workers() -> None:
@@ -204,7 +208,9 @@ class Sandbox(AbstractContextManager["Sandbox"]):
     def _new(self) -> _Running:
         # Deletes what killed libraries leave in TMPDIR (PyTorch unpacks its archives there) with the process.
         scratch = tempfile.TemporaryDirectory(prefix="collage_evo-", ignore_cleanup_errors=True)
-        process = self._start(scratch.name, self._stderr.fileno(), {**_variables(), "TMPDIR": scratch.name})
+        process = self._start(
+            scratch.name, self._stderr.fileno(), {**_variables(self._setting.python), "TMPDIR": scratch.name}
+        )
         lines: queue.Queue[str] = queue.Queue()
         threading.Thread(target=_pump, args=(process.stdout, lines), daemon=True).start()
         process.stdin.write(to_json(Begin(self._setting, self._cores)) + "\n")

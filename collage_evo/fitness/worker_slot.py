@@ -13,6 +13,7 @@ from dataclasses import dataclass
 from functools import partial
 from typing import Any, Protocol
 
+from collage_evo.fitness.fork_server import start_worker
 from collage_evo.fitness.jobs import Job, LeftOut, PlacementJob, Reply, Setting
 from collage_evo.fitness.sandbox import Sandbox
 from collage_evo.genome.failure import Failure, Fault
@@ -42,7 +43,7 @@ class PoolConfig:
 
     def process(self, cores: tuple[int, ...]) -> Sandbox:
         """A measuring or compiling process on ``cores``."""
-        return Sandbox(self.setting, cores, self.memory_bytes)
+        return Sandbox(self.setting, cores, self.memory_bytes, partial(start_worker, python=self.setting.python))
 
 
 @dataclass(frozen=True)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 
 from rich.console import Console
 
@@ -13,9 +13,10 @@ from collage_evo.report.console import new_table
 from collage_evo.report.result import FrontPoint
 from collage_evo.report.words import call_counts, describe_failure, format_ms, format_shapes
 
-ARTIFACT = "the artifact"
-SLOWER, OVER_BUDGET = 4, 5
-"""Exit codes: the artifact is certainly slower than a library; its error exceeds the budget, or it does not run."""
+ARTIFACT, FALLBACK = "the artifact", "its fall-back"
+SLOWER, OVER_BUDGET, AGAIN = 4, 5, 6
+"""Exit codes: the artifact is certainly slower than a library, or all that another environment has than the artifact
+here; its error exceeds the budget, or it does not run; another environment needs a new search."""
 
 
 @dataclass(frozen=True)
@@ -35,6 +36,9 @@ class Side:
         detail: the library's own message, if that differs.
         feasible: whether it ran within the budget.
         before: what the run measured, if it is a point of the run's front.
+        python: interpreter of the other environment in which it ran; empty for this one.
+        over_here: its speed-up over the same side here, if it ran elsewhere.
+        over_answer: its speed-up over the answer in the same environment, if it ran elsewhere.
     """
 
     name: str
@@ -49,6 +53,14 @@ class Side:
     detail: str = ""
     feasible: bool = False
     before: FrontPoint | None = None
+    python: str = ""
+    over_here: Ratio | None = None
+    over_answer: Ratio | None = None
+
+    @property
+    def key(self) -> str:
+        """Its name in the race."""
+        return f"{self.name} there" if self.python else self.name
 
 
 def failed(side: Side, failure: Failure) -> Side:
@@ -56,7 +68,7 @@ def failed(side: Side, failure: Failure) -> Side:
     own."""
     if side.name == ARTIFACT:
         return replace(side, reason=str(failure))
-    library = side.name if side.before is None else ""
+    library = side.name if side.before is None and side.name != FALLBACK else ""
     return replace(side, reason=describe_failure(failure, library), detail=failure.raw_text)
 
 
@@ -69,7 +81,8 @@ class Comparison:
     ``other_processor``: how this processor's instructions differ from that one's; empty if they do not.
     ``other_file``: the file is not the one that the artifact was made from. ``sessions``: how many ran at once; with
     several, times are the machine's for a run. ``call_ms``: what a call of the artifact's session adds to its time,
-    which is of the execution; None if it is not known.
+    which is of the execution; None if it is not known. ``there``: the answer, its fall-back and the libraries in the
+    environment of another Python; ``versions``: of each library here and there, where they differ.
     """
 
     artifact: str
@@ -91,6 +104,8 @@ class Comparison:
     other_file: bool = False
     sessions: int = 1
     call_ms: float | None = None
+    there: tuple[Side, ...] = ()
+    versions: Mapping[str, tuple[str, str]] = field(default_factory=dict)
 
     @property
     def over_budget(self) -> bool:
@@ -116,11 +131,23 @@ class Comparison:
         """The rivals over which the artifact's speed-up is certainly less than ``at_least``."""
         return tuple(side for side in self.rivals if side.over is not None and side.over.high < at_least)
 
+    def upgrade(self, at_least: float) -> tuple[int, str]:
+        """The exit code and the advice on the other environment, which has to be ``at_least`` so many times as fast
+        as this one. Only what is certain counts against it."""
+        as_fast = [one for one in _usable(self.there) if one.over is not None and one.over.low * at_least <= 1.0]
+        if not as_fast:
+            return SLOWER, "Do not upgrade: nothing that meets the budget there is as fast as the artifact here."
+        answer = next((side for side in as_fast if side.name == ARTIFACT), None)
+        faster = [side for side in as_fast if side.over_answer is not None and side.over_answer.low > 1.0]
+        if answer is None or faster:
+            return AGAIN, f"Run the search again there: {_name((faster or as_fast)[0])} is better than the answer."
+        return 0, f"Keep the answer: it is {_ratio(answer.over_here)} times as fast there as here."
+
     def exit_code(self, at_least: float) -> int:
-        """Exit code for scripts: see :data:`SLOWER`, :data:`OVER_BUDGET`; 0 if neither holds."""
+        """Exit code for scripts: see :data:`SLOWER`, :data:`OVER_BUDGET`, :data:`AGAIN`; 0 if none holds."""
         if self.over_budget:
             return OVER_BUDGET
-        return SLOWER if self.slower_than(at_least) else 0
+        return self.upgrade(at_least)[0] if self.there else SLOWER if self.slower_than(at_least) else 0
 
 
 def _usable(sides: Sequence[Side]) -> tuple[Side, ...]:
@@ -131,7 +158,10 @@ def print_comparison(comparison: Comparison, at_least: float, console: Console) 
     """Print the table, notes on it, and the verdict."""
     title = f"{comparison.artifact} on {comparison.cpu}, {comparison.threads} thread(s)"
     title += f", {format_shapes(comparison.shapes)}"
-    others = sorted((*comparison.libraries, *comparison.front), key=lambda side: side.latency_ms or float("inf"))
+    others = sorted(
+        (*comparison.libraries, *comparison.front, *comparison.there),
+        key=lambda side: side.latency_ms or float("inf"),
+    )
     # A terminal of 80 columns has no room for all.
     more = ("ms then", "error then") if comparison.has_front else ("load s", "memory MB")
     table = new_table(title, "what...", "ms", "artifact over it", "error", *more)
@@ -158,6 +188,13 @@ def notes(comparison: Comparison) -> list[str]:
     ]
     if comparison.has_front:
         lines.append(f"Then: as the run measured it, on {comparison.made_on}.")
+    if comparison.there:
+        changed = [f"{name} {both[1] or 'missing'} (here {both[0]})" for name, both in comparison.versions.items()]
+        ratios = [f"{side.name} {_ratio(side.over_here)}" for side in comparison.there if side.over_here]
+        lines.append(
+            f"There: {comparison.there[0].python}, with {', '.join(changed) or 'the same versions of libraries'}. "
+            f"There over here: {'; '.join(ratios)}."
+        )
     if comparison.sessions > 1:
         at_once = f"{comparison.sessions} sessions at once"
         lines.append(f"Made for throughput: ms are the machine's for a run, with {at_once}.")
@@ -172,8 +209,10 @@ def notes(comparison: Comparison) -> list[str]:
 
 
 def verdict(comparison: Comparison, at_least: float = 1.0) -> str:
-    """The result for the artifact here, in one sentence; with a front, another one says what to do about it."""
-    return f"{_verdict(comparison, at_least)}{_call(comparison)} {_verdict_on_front(comparison)}".rstrip()
+    """The result for the artifact here, in one sentence; with a front, or another environment, another one says what
+    to do about it."""
+    advice = comparison.upgrade(at_least)[1] if comparison.there and not comparison.over_budget else ""
+    return f"{_verdict(comparison, at_least)}{_call(comparison)} {_verdict_on_front(comparison)}{advice}".rstrip()
 
 
 def _call(comparison: Comparison) -> str:
@@ -243,6 +282,6 @@ def _ratio(over: Ratio | None) -> str:
 def _name(side: Side) -> str:
     if side.before is not None:
         return f"{ARTIFACT}; {side.before.how}" if side.name == ARTIFACT else side.before.how
-    if side.name == ARTIFACT:
-        return ARTIFACT
-    return f"{side.name} with its defaults" if side.own_settings else f"{side.name}, converted"
+    if side.name in (ARTIFACT, FALLBACK):
+        return side.key
+    return f"{side.key} with its defaults" if side.own_settings else f"{side.key}, converted"

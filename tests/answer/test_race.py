@@ -75,6 +75,19 @@ def test_each_is_checked_in_a_process_of_its_own_and_then_all_are_loaded_in_one(
     assert not machine.running
 
 
+def test_contestants_of_another_interpreter_share_a_process_of_it() -> None:
+    machine = Contest()
+    found = race(candidates("abcd"), machine, 3, pythons={"c": "/other", "d": "/other"})
+    for process, job in machine.asked(OpenJob):
+        assert process.python == ("/other" if job.artifact in "cd" else "")
+    timed = machine.asked(ReloadJob) + machine.asked(SampleBatchesJob)
+    assert len({process for process, _ in timed}) == 2
+    for process, job in timed:
+        assert set(job.artifacts) <= set("cd" if process.python else "ab")
+    assert {name: len(rounds) for name, rounds in found.rounds.items()} == dict.fromkeys("abcd", 3)
+    assert not machine.running
+
+
 def test_on_several_threads_each_stays_in_a_process_of_its_own_and_is_loaded_anew_in_it() -> None:
     machine = Contest(2)
     race(candidates("ab"), machine, 3)

@@ -60,6 +60,20 @@ def test_workers_that_start_in_another_environment_have_another_server(
     assert started[0].poll() is None, "its server stays while it has workers"
 
 
+def test_workers_of_another_interpreter_have_its_server_and_those_of_this_one_keep_theirs(
+    started: list[WorkerProcess], tmp_path: Path
+) -> None:
+    (tmp_path / "python").write_text(f'#!/bin/sh\nOTHER_PYTHON=1 exec {sys.executable} "$@"\n')
+    (tmp_path / "python").chmod(0o755)
+    others = [start_worker(str(tmp_path / name), 2, {}, str(tmp_path / "python")) for name in ("c", "d")]
+    after = start_worker(str(tmp_path / "e"), 2, {})
+    assert server_of(others[0]) == server_of(others[1]) != server_of(started[0]) == server_of(after)
+    assert server_of(others[0]).environ()["OTHER_PYTHON"] == "1"
+    for worker in (*others, after):
+        worker.kill()
+        worker.wait()
+
+
 def test_a_worker_starts_in_the_directory_of_the_moment(
     started: list[WorkerProcess], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -11,6 +11,7 @@ import pytest
 from collage_evo.answer.sequential import Ratio
 from collage_evo.genome.failure import Failure, Fault
 from collage_evo.report.comparison import (
+    AGAIN,
     ARTIFACT,
     OVER_BUDGET,
     SLOWER,
@@ -127,6 +128,49 @@ def test_a_call_is_mentioned_if_it_adds_as_much_as_the_artifact_wins(
     found: Comparison, call_ms: float | None, mentioned: bool
 ) -> None:
     assert (CALL in verdict(replace(found, call_ms=call_ms))) is mentioned
+
+
+def there(name: str, over: Ratio | None, over_answer: Ratio | None = None, error: float = 0.01) -> Side:
+    """A side of another environment: what the artifact here, and the side itself over the answer there, measured."""
+    answer = over_answer or ratio(1.0, 1.0)
+    feasible = over is not None and error <= 0.02
+    here, ms = (None, None) if over is None else (ratio(1 / over.high, 1 / over.low), 2.0 * over.estimate)
+    return Side(name, True, ms, error, over, ms is not None, feasible=feasible, python="/new/python",
+                over_here=here, over_answer=answer)  # fmt: skip
+
+
+SAME, WORSE = there(ARTIFACT, ratio(0.97, 1.02)), there(ARTIFACT, ratio(1.1, 1.2))
+LOST, WRONG = there(ARTIFACT, None), there(ARTIFACT, ratio(0.5, 0.6), error=0.03)
+AS_SLOW, AS_FAST = there("slow", ratio(1.4, 1.6), ratio(0.6, 0.7)), there("slow", ratio(0.95, 1.0), ratio(1.1, 1.2))
+
+
+@pytest.mark.parametrize(
+    ("sides", "at_least", "code", "told"),
+    [
+        ((SAME, AS_SLOW), 1.0, 0, "Keep the answer: it is 1.01 [0.98, 1.03] times as fast there as here."),
+        ((WORSE, AS_SLOW), 1.0, SLOWER, "Do not upgrade: nothing that meets the budget there is as fast"),
+        ((WORSE, AS_SLOW), 0.9, 0, "Keep the answer: it is 0.87 [0.83, 0.91] times as fast there as here."),
+        ((WORSE, AS_FAST), 1.0, AGAIN, "Run the search again there: slow there with its defaults is better"),
+        ((SAME, AS_FAST), 1.0, AGAIN, "Run the search again there: slow there with its defaults is better"),
+        ((WRONG, AS_FAST), 1.0, AGAIN, "Run the search again there: slow there with its defaults is better"),
+        ((LOST, AS_SLOW), 1.0, SLOWER, "Do not upgrade: nothing that meets the budget there is as fast"),
+    ],
+    ids=["level", "slower", "slower within what is allowed", "a library is as fast as here", "a library is faster",
+         "too wrong there", "lost there"],
+)
+def test_advice_on_another_environment(sides: tuple[Side, ...], at_least: float, code: int, told: str) -> None:
+    found = replace(comparison(FASTER), there=sides, versions={"slow": ("1.0", "2.0")})
+    assert found.exit_code(at_least) == code
+    assert told in verdict(found, at_least)
+    text = " ".join(printed(partial(print_comparison, found, at_least), 200).split())
+    assert "There: /new/python, with slow 2.0 (here 1.0). There over here: " in text
+    assert "slow there with its defaults" in text
+
+
+def test_an_artifact_that_is_too_wrong_here_decides_before_another_environment() -> None:
+    found = replace(comparison(FASTER, ours=OVER), there=(SAME,))
+    assert found.exit_code(1.0) == OVER_BUDGET
+    assert "Keep" not in verdict(found)
 
 
 def test_a_table_with_the_front_has_times_and_errors_then_and_now() -> None:

@@ -10,6 +10,7 @@ import sys
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from functools import partial
+from importlib import metadata
 from pathlib import Path
 
 import numpy as np
@@ -20,12 +21,12 @@ from collage_evo.cli.shapes import shape_values
 from collage_evo.commands.compare import compare
 from collage_evo.commands.compared import subjects
 from collage_evo.config import parse_config
-from collage_evo.errors import InputError
+from collage_evo.errors import InputError, UnavailableError
 from collage_evo.genome.failure import Failure, Fault
 from collage_evo.genome.outcome import Outcome
 from collage_evo.hardware.levels import LEVELS, SWITCH
 from collage_evo.hardware.processor import this_machine
-from collage_evo.report.comparison import OVER_BUDGET, Comparison, verdict
+from collage_evo.report.comparison import AGAIN, OVER_BUDGET, SLOWER, Comparison, verdict
 from collage_evo.report.progress import LineReporter
 from collage_evo.report.result import FrontPoint
 from collage_evo.run.directory import start_run
@@ -56,9 +57,10 @@ def compared(
     data: Path | None = None,
     libraries: Sequence[str] = ("onnxruntime",),
     front: bool = False,
+    python: str = "",
 ) -> Comparison:
     (subject,) = subjects(place, against, str(data) if data else None)
-    return compare(subject, LineReporter(), libraries=libraries, seconds=1.0, front=front)
+    return compare(subject, LineReporter(), libraries=libraries, seconds=1.0, front=front, python=python)
 
 
 def samples(path: Path, count: int) -> Path:
@@ -126,6 +128,57 @@ def test_a_point_of_the_front_that_fails_here_has_the_reason(run: Path, monkeypa
     (side,) = found.front
     assert (side.latency_ms, side.feasible, "it needs another library" in side.reason) == (None, False, True)
     assert "Nothing of its front is faster" in verdict(found)
+
+
+@pytest.fixture(scope="module")
+def other_python(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """An interpreter in whose environment the metadata of ONNX Runtime has another version."""
+    folder = tmp_path_factory.mktemp("other")
+    (folder / "packages/onnxruntime-0.9.dist-info").mkdir(parents=True)
+    (folder / "packages/onnxruntime-0.9.dist-info/METADATA").write_text("Name: onnxruntime\nVersion: 0.9\n")
+    (folder / "python").write_text(f'#!/bin/sh\nPYTHONPATH={folder}/packages exec {sys.executable} "$@"\n')
+    (folder / "python").chmod(0o755)
+    return folder / "python"
+
+
+def test_an_answer_is_compiled_and_timed_with_the_libraries_of_another_environment(
+    run: Path, other_python: Path
+) -> None:
+    before = contents(run)
+    found = compared(run, python=str(other_python))
+    assert contents(run) == before
+    assert found.versions == {"onnxruntime": (metadata.version("onnxruntime"), "0.9")}
+    names = {side.name: side for side in found.there}
+    assert names.keys() == {"the artifact", "onnxruntime"}
+    assert all(side.raced and side.feasible and side.over_here for side in names.values())
+    assert [side.name for side in found.libraries] == ["onnxruntime"]
+    advice = {0: "Keep the answer", SLOWER: "Do not upgrade", AGAIN: "Run the search again"}
+    assert advice[found.exit_code(1.0)] in verdict(found)
+
+
+def test_a_fall_back_is_compared_in_both_environments(run: Path, other_python: Path, tmp_path: Path) -> None:
+    open_run = tmp_path / "open"
+    model = parse_graph("g (float[n, 4] x) => (float[n, 4] y) { s = Exp(x) y = Relu(s) }")
+    onnx.save(model, tmp_path / "m.onnx")
+    given = {**QUICK, "model.source": str(tmp_path / "m.onnx"), "cache.dir": str(run.parent / "cache"),
+             "model.shapes": {"x": [3, 4]}, "backends.use": ["onnxruntime"]}  # fmt: skip
+    run_in(open_run, start_run(open_run, parse_config(nested(given), (), "test")))
+    found = compared(open_run, python=str(other_python))
+    assert [side.name for side in found.libraries if side.raced] == ["onnxruntime", "its fall-back"]
+    assert all(side.raced and side.over_here for side in found.there)
+    assert [side.name for side in found.there] == ["the artifact", "its fall-back", "onnxruntime"]
+
+
+def test_another_environment_needs_this_package_and_the_run(run: Path, tmp_path: Path) -> None:
+    (tmp_path / "python").write_text("#!/bin/sh\necho No module named collage_evo >&2\nexit 1\n")
+    (tmp_path / "python").chmod(0o755)
+    with pytest.raises(UnavailableError, match=r"python does not run this package \(No module named collage_evo\)"):
+        compared(run, python=str(tmp_path / "python"))
+    with pytest.raises(UnavailableError, match=r"absent does not run this package .*: install collage-evo there"):
+        compared(run, python=str(tmp_path / "absent"))
+    moved = shutil.copytree(run / "best.collage", tmp_path / "moved.collage")
+    with pytest.raises(InputError, match="placement is not known: give the run directory, or leave out --python"):
+        compared(moved, run.parent / "tiny.onnx", python=sys.executable)
 
 
 def test_an_artifact_elsewhere_is_measured_and_has_no_front(run: Path, tmp_path: Path) -> None:

@@ -26,7 +26,7 @@ from collage_evo.fitness.jobs import (
     Written,
     regions_of,
 )
-from collage_evo.fitness.machine import OnWorker, PlacementEvaluator, Process, Regions, TimingRule
+from collage_evo.fitness.machine import OnWorker, PlacementEvaluator, Regions, StartsProcesses, TimingRule
 from collage_evo.genome.failure import Failure, Fault
 from collage_evo.genome.outcome import Outcome
 from collage_evo.hardware.target import Target
@@ -66,8 +66,8 @@ class FakeMachine:
         return self.answer(job)
 
     @contextlib.contextmanager
-    def exclusive(self, sessions: int = 1) -> Iterator[Callable[[], Process]]:
-        yield lambda: FakeProcess(self)
+    def exclusive(self, sessions: int = 1) -> Iterator[StartsProcesses]:
+        yield lambda python="": FakeProcess(self, python)
 
     @contextlib.contextmanager
     def regions(self) -> Iterator[Regions]:
@@ -105,6 +105,9 @@ class FakeMachine:
     def on_threads(self, threads: int) -> FakeMachine:
         return replace(self, setting=replace(self.setting, target=replace(self.setting.target, threads=threads)))
 
+    def by(self, python: str) -> FakeMachine:
+        return replace(self, setting=replace(self.setting, python=python))
+
     def close(self) -> None:
         self.closed += 1
 
@@ -114,6 +117,7 @@ class FakeProcess(contextlib.AbstractContextManager["FakeProcess"]):
     """A process of a :class:`FakeMachine`."""
 
     machine: FakeMachine
+    python: str = ""
 
     def __exit__(self, *exception: Any) -> None:
         self.close()

@@ -1,0 +1,68 @@
+"""Upgrade: an answer, its fall-back and the libraries in the environment of another Python, for ``compare --python``.
+
+That Python's processes compile and run them, with the versions of libraries that it has.
+"""
+
+from __future__ import annotations
+
+import subprocess
+from collections.abc import Mapping
+from pathlib import Path
+
+from collage_evo.answer.baselines import measure_fallbacks
+from collage_evo.backends.registry import Entry, get_backend, survey
+from collage_evo.codec import from_json
+from collage_evo.commands.front_again import compile_points
+from collage_evo.errors import UnavailableError
+from collage_evo.genome.failure import Failure
+from collage_evo.modules import module_command, module_environment
+from collage_evo.report.comparison import ARTIFACT, FALLBACK, Side, failed
+from collage_evo.run.context import RunContext
+from collage_evo.run.recorded import RecordedRun
+from collage_evo.runtime.artifact import read_artifact
+
+START_S = 120.0
+"""Seconds for a command that lists the backends there. Chosen: importing PyTorch takes ten on a busy machine."""
+
+
+def other_versions(python: str) -> dict[str, tuple[str, str]]:
+    """The backends of which the interpreter ``python`` has another version, with the version here and there, which is
+    empty for one that is missing.
+
+    Raises:
+        UnavailableError: it is no Python, or it has not this package.
+    """
+    command = [*module_command("collage_evo", python), "backends", "--json"]
+    try:
+        done = subprocess.run(
+            command, capture_output=True, text=True, env=module_environment(), timeout=START_S, check=True
+        )
+        there = from_json(done.stdout, dict[str, Entry])
+    except (OSError, ValueError, subprocess.SubprocessError) as error:
+        why = (getattr(error, "stderr", None) or str(error)).strip().rpartition("\n")[2]
+        raise UnavailableError(
+            f"{python} does not run this package ({why}): install collage-evo there, with the libraries to compare"
+        ) from None
+    versions = {one.name: (one.version, there[one.name].version if one.name in there else "") for one in survey()}
+    return {name: (here, elsewhere) for name, (here, elsewhere) in versions.items() if here != elsewhere}
+
+
+def compile_there(
+    run: RunContext, recorded: RecordedRun, artifact: Path, elsewhere: RunContext
+) -> tuple[list[Side], Mapping[str, Path]]:
+    """The sides of the answer ``elsewhere`` and of its fall-back in both places, and the artifacts of those that
+    compile.
+
+    Raises:
+        InputError: the records of the run's search are gone.
+    """
+    python = elsewhere.machine.setting.python
+    answer = next(point for point in recorded.front if point.answer)
+    compiled = {Side(ARTIFACT, python=python): compile_points(elsewhere, recorded, {ARTIFACT: answer})[ARTIFACT]}
+    program = read_artifact(artifact).fallback
+    for place in (run, elsewhere) if program else ():
+        library, side = get_backend(program.pieces[0].backend), Side(FALLBACK, python=place.machine.setting.python)
+        fallback = measure_fallbacks([library], place.work / "fallbacks", place.machine)[0]
+        compiled[side] = fallback.outcome.failure or fallback.artifact
+    sides = [failed(side, made) if isinstance(made, Failure) else side for side, made in compiled.items()]
+    return sides, {side.key: made for side, made in compiled.items() if isinstance(made, Path)}
