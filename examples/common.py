@@ -21,7 +21,7 @@ def packaged(distribution: str, file: str) -> Path:
 
 
 def served(model: Callable[[], str | Path], out: Path, **settings: Any) -> Session:
-    """A session of the answer in the run directory ``out``; the first time the answer is searched for."""
+    """A session of the answer in the run directory ``out``; the first time the answer is searched for, and shown."""
     if not (out / "result.json").exists():
-        collage_evo.optimize(model(), out=out, resume=out.exists(), **settings)
+        print(collage_evo.optimize(model(), out=out, resume=out.exists(), **settings))
     return collage_evo.load(out)

@@ -3,13 +3,16 @@
     pip install --no-deps ddddocr            # for its trained detector (YOLOX) of characters and small objects
     python examples/detector_on_frames.py [FOLDER_OF_PICTURES]
 
-Shows a session on a stream: frames are read in a thread of their own, and objects are always found on the newest.
+Shows a session on a stream: frames are read in a thread of their own, and objects are always found on the newest. The
+first time, the network is searched on frames that are drawn for it, so that operators may run in int8 and bfloat16
+within the budget.
 """
 
 from __future__ import annotations
 
 import argparse
 import contextlib
+import itertools
 import queue
 import threading
 import time
@@ -29,14 +32,18 @@ SURE, SAME = 0.3, 0.45
 
 def detect(frame: Image.Image, session: Any) -> np.ndarray:
     """Left, top, right, bottom and score of each object, a row each, the surest first."""
+    boxes = _boxes(session.run(None, of_frame(frame))[0][0])
+    boxes[:, :4] *= max(frame.size) / SIZE
+    return _distinct(boxes[boxes[:, 4] > SURE])
+
+
+def of_frame(frame: Image.Image) -> dict[str, np.ndarray]:
+    """The network's input."""
     scale = SIZE / max(frame.size)
     small = frame.convert("RGB").resize((round(frame.width * scale), round(frame.height * scale)))
     pixels = np.full((SIZE, SIZE, 3), 114, np.float32)
     pixels[: small.height, : small.width] = np.asarray(small)[:, :, ::-1]
-    feed = {session.get_inputs()[0].name: np.ascontiguousarray(pixels.transpose(2, 0, 1)[None])}
-    boxes = _boxes(session.run(None, feed)[0][0])
-    boxes[:, :4] /= scale
-    return _distinct(boxes[boxes[:, 4] > SURE])
+    return {"images": np.ascontiguousarray(pixels.transpose(2, 0, 1)[None])}
 
 
 def _boxes(output: np.ndarray) -> np.ndarray:
@@ -75,13 +82,18 @@ def newest(frames: Iterable[Image.Image], every_s: float) -> Iterator[Image.Imag
         yield frame
 
 
-def sample_frames(count: int) -> Iterator[Image.Image]:
-    """A letter that moves from left to right."""
-    for index in range(count):
+def sample_frames(count: int, letters: str = "R") -> Iterator[Image.Image]:
+    """A letter that moves from left to right, each of ``letters`` for a frame."""
+    for index, letter in zip(range(count), itertools.cycle(letters), strict=False):
         frame = Image.new("RGB", (640, 360), "navy")
         place = (40 + index * 480 // count, 120)
-        ImageDraw.Draw(frame).text(place, "R", "white", ImageFont.load_default(size=96))
+        ImageDraw.Draw(frame).text(place, letter, "white", ImageFont.load_default(size=96))
         yield frame
+
+
+def samples() -> Iterator[dict[str, np.ndarray]]:
+    """Frames for the search."""
+    return map(of_frame, sample_frames(40, "ABCDEFGHKMNPRSTXYZ"))
 
 
 def main() -> None:
@@ -90,7 +102,8 @@ def main() -> None:
     parser.add_argument("--run", type=Path, default=Path("runs/detector"), help="where the artifact is kept")
     parser.add_argument("--effort", default="quick")
     args = parser.parse_args()
-    session = served(lambda: packaged("ddddocr", "common_det.onnx"), args.run, effort=args.effort)
+    data = f"{Path(__file__).absolute()}:samples"
+    session = served(lambda: packaged("ddddocr", "common_det.onnx"), args.run, data=data, effort=args.effort)
     frames = map(Image.open, sorted(args.pictures.iterdir())) if args.pictures else sample_frames(20)
     for frame in newest(frames, every_s=0.02):
         began = time.perf_counter()

@@ -6,8 +6,10 @@
     curl localhost:8000 -d '{"text": "A queue of requests"}'
 
 Shows how a server keeps all cores at work: an answer for one thread, loaded once for each core, a queue between. A
-full queue is told to the client at once (503). builtin:bert has random weights, so what it gives has no meaning; and
-words are hashed to numbers here, where a real server has the tokenizer that its encoder was trained with.
+full queue is told to the client at once (503). The first time, the encoder is searched on sentences that are put
+together for it, so that operators may run in int8 and bfloat16 within the budget. builtin:bert has random weights, so
+what it gives has no meaning; and words are hashed to numbers here, where a real server has the tokenizer that its
+encoder was trained with.
 """
 
 from __future__ import annotations
@@ -17,9 +19,10 @@ import asyncio
 import json
 import os
 import queue
+import random
 import threading
 import zlib
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from concurrent.futures import Future
 from pathlib import Path
 from typing import Any
@@ -37,13 +40,26 @@ Job = tuple[str, "Future[np.ndarray]"]
 
 def encode(session: Any, text: str) -> np.ndarray:
     """The sentence as a vector of length 1: the mean over its tokens' vectors."""
-    tokens = [zlib.crc32(word.encode()) % (WORDS - 1000) + 1000 for word in text.lower().split()][:LENGTH]
-    feeds = {value.name: np.zeros((1, LENGTH), np.int64) for value in session.get_inputs()}
-    feeds["input_ids"][0, : len(tokens)] = tokens
-    feeds["attention_mask"][0, : len(tokens)] = 1
-    vectors = next(array for array in session.run(None, feeds) if array.ndim == 3)[0, : max(1, len(tokens))]
+    feeds = of_text(text)
+    outputs = session.run(None, {value.name: feeds[value.name] for value in session.get_inputs()})
+    vectors = next(array for array in outputs if array.ndim == 3)[0, : max(1, feeds["attention_mask"].sum())]
     mean = vectors.mean(axis=0)
     return np.asarray(mean / np.linalg.norm(mean))
+
+
+def of_text(text: str) -> dict[str, np.ndarray]:
+    """The encoder's inputs; some encoders have no types of tokens."""
+    tokens = [zlib.crc32(word.encode()) % (WORDS - 1000) + 1000 for word in text.lower().split()][:LENGTH]
+    feeds = {name: np.zeros((1, LENGTH), np.int64) for name in ("input_ids", "attention_mask", "token_type_ids")}
+    feeds["input_ids"][0, : len(tokens)] = tokens
+    feeds["attention_mask"][0, : len(tokens)] = 1
+    return feeds
+
+
+def samples() -> Iterator[dict[str, np.ndarray]]:
+    """Sentences for the search."""
+    draw, words = random.Random(0), (__doc__ or "").split()
+    return (of_text(" ".join(draw.choices(words, k=draw.randint(3, LENGTH)))) for _ in range(40))
 
 
 class Workers:
@@ -114,7 +130,8 @@ def main() -> None:
     args = parser.parse_args()
     # One more load a core: libraries look which cores there are, so all are loaded before any thread keeps to one.
     ids = {"input_ids": [1, LENGTH], "attention_mask": [1, LENGTH]}
-    sessions = [served(model, args.run, shapes=ids, effort=args.effort) for _ in usable_cores()]
+    data = f"{Path(__file__).absolute()}:samples"
+    sessions = [served(model, args.run, shapes=ids, data=data, effort=args.effort) for _ in usable_cores()]
     asyncio.run(serve(sessions, args.port))
 
 

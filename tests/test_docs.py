@@ -6,10 +6,13 @@ import ast
 import itertools
 import re
 import shlex
+import subprocess
+import sys
 from pathlib import Path
 from typing import Any
 
 import numpy as np
+import onnx
 import pytest
 import typer
 
@@ -63,6 +66,21 @@ def test_the_example_for_authors_of_backends() -> None:
     x = b.input("x", (1, 4, 6, 6))
     y = b.op("Mul", b.op("Sigmoid", x), x)
     assert found(run_example("docs/add_a_backend.md", "swish"), b, y) == ["Sigmoid Mul"]
+
+
+@pytest.mark.slow
+def test_the_skeleton_of_a_backend_conforms_on_the_suite_s_models_and_on_the_author_s(tmp_path: Path) -> None:
+    page = (ROOT / "docs/add_a_backend.md").read_text()
+    skeleton, check, *_ = re.findall(r"^```python\n(.*?)^```", page, re.MULTILINE | re.DOTALL)
+    assert len(skeleton.partition("class ")[2].splitlines()) <= 15
+    (tmp_path / "my_backend.py").write_text(skeleton)
+    b = Builder("mine")
+    convolved = b.op("Conv", b.input("x", (1, 3, 8, 8)), b.const(np.ones((4, 3, 3, 3), np.float32)))
+    onnx.save(b.model(b.op("Relu", convolved)), tmp_path / "my_model.onnx")
+    (tmp_path / "check.py").write_text(check + 'print(*(one.case for one in report.findings), sep="\\n")\n')
+    done = subprocess.run([sys.executable, "check.py"], cwd=tmp_path, capture_output=True, text=True, timeout=600)
+    assert "findings, 0 failures" in done.stdout, done
+    assert "my model [relu, default]" in done.stdout
 
 
 def test_the_example_for_authors_of_rewrites(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -60,9 +60,10 @@ def compile_there(
     answer = next(point for point in recorded.front if point.answer)
     compiled = {Side(ARTIFACT, python=python): compile_points(elsewhere, recorded, {ARTIFACT: answer})[ARTIFACT]}
     program = read_artifact(artifact).fallback
-    for place in (run, elsewhere) if program else ():
-        library, side = get_backend(program.pieces[0].backend), Side(FALLBACK, python=place.machine.setting.python)
-        fallback = measure_fallbacks([library], place.work / "fallbacks", place.machine)[0]
+    libraries = [get_backend(program.pieces[0].backend)] if program else []
+    for place in (run, elsewhere) if libraries else ():
+        fallback = measure_fallbacks(libraries, place.work / "fallbacks", place.machine)[0]
+        side = Side(FALLBACK, python=place.machine.setting.python)
         compiled[side] = fallback.outcome.failure or fallback.artifact
     sides = [failed(side, made) if isinstance(made, Failure) else side for side, made in compiled.items()]
     return sides, {side.key: made for side, made in compiled.items() if isinstance(made, Path)}

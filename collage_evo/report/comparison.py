@@ -193,7 +193,7 @@ def notes(comparison: Comparison) -> list[str]:
         ratios = [f"{side.name} {_ratio(side.over_here)}" for side in comparison.there if side.over_here]
         lines.append(
             f"There: {comparison.there[0].python}, with {', '.join(changed) or 'the same versions of libraries'}. "
-            f"There over here: {'; '.join(ratios)}."
+            f"There over here: {'; '.join(ratios) or 'not known'}."
         )
     if comparison.sessions > 1:
         at_once = f"{comparison.sessions} sessions at once"
