@@ -262,9 +262,10 @@ def _measured(
         return side
     if side.raced:
         answer = replace(side, name=ARTIFACT).key
-        known = {one: turns.ratio(one, side.key, significance) for one in (side.name, answer) if one in turns.rounds}
-        over, here = turns.ratio(side.key, ARTIFACT, significance), known.get(side.name) if side.python else None
-        return replace(side, over=over, over_here=here, over_answer=known.get(answer) if side.python else None)
+        rivals = {side.name, answer} & turns.rounds.keys() if side.python else ()
+        known = {rival: turns.ratio(rival, side.key, significance) for rival in rivals}
+        over = turns.ratio(side.key, ARTIFACT, significance)
+        return replace(side, over=over, over_here=known.get(side.name), over_answer=known.get(answer))
     ratio = side.latency_ms / turns.timing(ARTIFACT).median_ms
     reason = side.reason or "so far behind that it took no turns"
     return replace(side, over=Ratio(ratio, ratio, ratio, ()), reason=reason)
