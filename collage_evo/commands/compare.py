@@ -264,8 +264,12 @@ def _measured(
         answer = replace(side, name=ARTIFACT).key
         rivals = {side.name, answer} & turns.rounds.keys() if side.python else ()
         known = {rival: turns.ratio(rival, side.key, significance) for rival in rivals}
-        over = turns.ratio(side.key, ARTIFACT, significance)
-        return replace(side, over=over, over_here=known.get(side.name), over_answer=known.get(answer))
+        return replace(
+            side,
+            over=turns.ratio(side.key, ARTIFACT, significance),
+            over_here=known.get(side.name),
+            over_answer=known.get(answer),
+        )
     ratio = side.latency_ms / turns.timing(ARTIFACT).median_ms
     reason = side.reason or "so far behind that it took no turns"
     return replace(side, over=Ratio(ratio, ratio, ratio, ()), reason=reason)

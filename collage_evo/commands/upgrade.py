@@ -63,7 +63,6 @@ def compile_there(
     libraries = [get_backend(program.pieces[0].backend)] if program else []
     for place in (run, elsewhere) if libraries else ():
         fallback = measure_fallbacks(libraries, place.work / "fallbacks", place.machine)[0]
-        side = Side(FALLBACK, python=place.machine.setting.python)
-        compiled[side] = fallback.outcome.failure or fallback.artifact
+        compiled[Side(FALLBACK, python=place.machine.setting.python)] = fallback.outcome.failure or fallback.artifact
     sides = [failed(side, made) if isinstance(made, Failure) else side for side, made in compiled.items()]
     return sides, {side.key: made for side, made in compiled.items() if isinstance(made, Path)}
