@@ -61,7 +61,7 @@ def print_so_far(directory: Path, as_json: bool, why: str = "the run stopped bef
     print(f"Artifact: {artifact} (load it with collage_evo.load)")
     print("Finish the run; write plain files of the answer so far:")
     print(f"    {command('resume', directory)}")
-    print(f"    {command('export', directory, '--to DIR')}", flush=True)
+    print(f"    {command('export', directory, '--to FOLDER')}", flush=True)
     return True
 
 

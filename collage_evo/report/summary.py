@@ -124,7 +124,7 @@ def _places(directory: Path) -> list[str]:
         f"Artifact: {directory / 'best.collage'} (load it with collage_evo.load)",
         *([f"Who runs each node: {noted} (open it in Netron)"] if (noted := directory / ANNOTATED).exists() else []),
         f"Report: {directory / 'report.html'}; plain files, and all tables:",
-        f"    {command('export', directory, '--to DIR')}",
+        f"    {command('export', directory, '--to FOLDER')}",
         f"    {command('show', directory, '--all')}",
     ]
 

@@ -134,7 +134,7 @@ def test_commands_are_of_the_run_that_an_answer_was_picked_from() -> None:
     place = Path("my runs/detector/picked/0.01")
     text = "\n".join((*advice(SWITCHED, place), *summary([Finished({}, SWITCHED)], place)))
     assert f"{COMMAND} pick 'my runs/detector' --budget" in text
-    assert f"{COMMAND} export 'my runs/detector/picked/0.01' --to DIR" in text
+    assert f"{COMMAND} export 'my runs/detector/picked/0.01' --to FOLDER" in text
 
 
 @pytest.mark.parametrize("given", [SWITCHED, WON])
