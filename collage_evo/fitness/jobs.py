@@ -168,6 +168,14 @@ class Profiled:
 
 
 @dataclass(frozen=True)
+class Traced:
+    """Mean time of each kernel in one run of an artifact, where its library tells it: the number of its region, the
+    names of its nodes in the user's file, and ms."""
+
+    kernels: tuple[tuple[int, tuple[str, ...], float], ...]
+
+
+@dataclass(frozen=True)
 class KernelTimes:
     """Times of a region's kernels within a run of the whole region, and raw times of runs without the profiler; in
     ms.
@@ -200,7 +208,7 @@ class Inherits:
     key: str
 
 
-Times = Measured | Timed | SampleBatches | Profiled | KernelTimes
+Times = Measured | Timed | SampleBatches | Profiled | Traced | KernelTimes
 Answer = Compiled | Written | TunedKernels | Opened | Judgement | Times | Failure
 Message = Answer | Waits | Inherits
 """A line of a worker process's output."""
@@ -417,8 +425,19 @@ class ProfileJob(Asks[Profiled]):
     seconds: float = 2.0
 
 
+@dataclass(frozen=True)
+class TraceJob(Asks[Traced]):
+    """Run an artifact so many times with its libraries' profilers on."""
+
+    artifact: str
+    runs: int
+
+
 RaceJob = OpenJob | TimeJob | ReloadJob | SampleBatchesJob | SampleJob
-TimedJob = CostJob | KernelsJob | CopyJob | PlacementJob | WholeJob | FallbackJob | JudgeJob | ProfileJob | RaceJob
+TimedJob = (
+    CostJob | KernelsJob | CopyJob | PlacementJob | WholeJob | FallbackJob | JudgeJob
+    | ProfileJob | TraceJob | RaceJob
+)
 Job = BuildJob | TuneJob | ArtifactJob | TimedJob
 
 

@@ -36,6 +36,8 @@ from collage_evo.fitness.jobs import (
     Reply,
     Setting,
     TimeJob,
+    Traced,
+    TraceJob,
     Written,
     regions_of,
 )
@@ -156,6 +158,9 @@ class Machine(Protocol):
     def check(self, artifact: Path) -> tuple[Opened | Failure, Profiled | Failure]:
         """Load ``artifact`` in a fresh process, check its outputs, and time each of its regions."""
 
+    def trace(self, artifact: Path, runs: int) -> Traced | Failure:
+        """The time of each kernel in ``artifact``, which was checked before, in a fresh process."""
+
     def judge(self, artifact: Path, samples: Path, moves: bool = True) -> Judgement | Failure:
         """The error of ``artifact`` over ``samples``, in a fresh process, which a user's metric may end; ``moves``:
         and how far rows move in a batch and beside padding."""
@@ -259,6 +264,10 @@ class PooledMachine:
         with self.exclusive() as process_of, process_of() as process:
             opened = process.call(OpenJob(str(artifact)), self.timeout_s)
             return opened, process.call(ProfileJob(runs=PROFILE_RUNS), self.timeout_s)
+
+    def trace(self, artifact: Path, runs: int) -> Traced | Failure:
+        with self.exclusive() as process_of, process_of() as process:
+            return process.call(TraceJob(str(artifact), runs), self.timeout_s)
 
     def judge(self, artifact: Path, samples: Path, moves: bool = True) -> Judgement | Failure:
         with self.exclusive() as process_of, process_of() as process:

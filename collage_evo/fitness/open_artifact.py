@@ -25,15 +25,21 @@ from collage_evo.fitness.jobs import (
     SampleJob,
     Timed,
     TimeJob,
+    Traced,
+    TraceJob,
+    recorded_regions,
 )
+from collage_evo.fitness.kernels import nodes_of_kernels
 from collage_evo.fitness.timing import SingleSession, sample_batch, throttled, time_call_ms
 from collage_evo.fitness.worker_context import WorkerContext
 from collage_evo.hardware.memory import PeakMemory
-from collage_evo.runtime.artifact import load_artifact
+from collage_evo.multimap import multimap
+from collage_evo.runtime.artifact import load_artifact, read_artifact
 from collage_evo.runtime.crowd import Crowd
 from collage_evo.runtime.manifest import computes_exactly
 from collage_evo.runtime.session import Session
 from collage_evo.runtime.timing import TimedInputs, measure_uncontended
+from collage_evo.runtime.trace import trace_artifact
 
 LONG_TURN_S = 1.0
 """A round of a race that takes longer is not repeated."""
@@ -155,6 +161,21 @@ class OpenArtifacts:
             profiles.append(artifact.profile())
         region_ms = tuple(map(float, np.median(profiles, axis=0)))
         return Profiled(region_ms, time_call_ms(artifact, self._context.timed.feeds[0]))
+
+    def trace(self, job: TraceJob) -> Traced:
+        """Time the kernels of an artifact, in place of all others."""
+        self._close_all()
+        artifact, context = Path(job.artifact), self._context
+        profile = read_artifact(artifact).profiles[0]
+        pieces = profile.program.pieces
+        namings = {
+            piece: partial(nodes_of_kernels, context.graph, region, context.compiler.model(context.graph, region))
+            for piece, region in zip(pieces, recorded_regions(profile.info, len(pieces)), strict=False)
+        }
+        context.exclusive.acquire_exclusive()
+        events = trace_artifact(artifact, context.timed.feeds[0], job.runs, namings=namings)
+        spent = multimap(((one.region, one.nodes), one.us) for one in events if one.operator)
+        return Traced(tuple((*key, sum(times_us) / 1e3 / job.runs) for key, times_us in spent.items()))
 
     @property
     def _last(self) -> OpenArtifact:

@@ -39,6 +39,7 @@ from collage_evo.fitness.jobs import (
     SampleJob,
     TimedJob,
     TimeJob,
+    TraceJob,
     TunedKernels,
     TuneJob,
     Waits,
@@ -111,6 +112,7 @@ class Worker:
             SampleBatchesJob: artifacts.batches,
             SampleJob: artifacts.on_sample,
             ProfileJob: artifacts.profile,
+            TraceJob: artifacts.trace,
         }
 
     def _build(self, job: BuildJob) -> Compiled:

@@ -6,7 +6,7 @@ import math
 from collections.abc import Sequence
 
 from collage_evo.multimap import firsts, multimap
-from collage_evo.report.result import FrontPoint, Result
+from collage_evo.report.result import FrontPoint, Latency, Result
 from collage_evo.report.words import format_ms
 
 Row = tuple[str, str, str, str, bool]
@@ -87,6 +87,13 @@ def describe_point(point: FrontPoint) -> str:
     if not point.feasible and point.error is not None:
         parts.append("exceeds the budget")
     return "; ".join([*parts, *([point.remark] if point.remark else [])])
+
+
+def spread_of(timed: Latency | FrontPoint) -> str:
+    """The 10th and the 90th percentile of its runs, ms; empty if they were not recorded, or are of one run only."""
+    if timed.p10_ms is None or timed.p10_ms == timed.p90_ms:
+        return ""
+    return f"{format_ms(timed.p10_ms)} to {format_ms(timed.p90_ms)}"
 
 
 def timing_of(point: FrontPoint) -> str:

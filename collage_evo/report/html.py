@@ -19,11 +19,11 @@ from collage_evo.report.accuracy import accuracy_notes, describe_accuracy, descr
 from collage_evo.report.advice import advice
 from collage_evo.report.blocks import precisions_of, rows_of
 from collage_evo.report.finished import Finished
-from collage_evo.report.front import PHASES, describe_point, fastest_baselines, has_front, points_by_phase
+from collage_evo.report.front import PHASES, describe_point, fastest_baselines, has_front, points_by_phase, spread_of
 from collage_evo.report.operators import time_spent
 from collage_evo.report.pictures import NARROW, WIDE, curve_svg, front_svg, sizes_svg
 from collage_evo.report.places import ANNOTATED, COMMAND, DETAILS, home_of
-from collage_evo.report.result import FrontPoint, Latency, Result
+from collage_evo.report.result import Result
 from collage_evo.report.sizes import size_rows
 from collage_evo.report.summary import (
     describe_answer,
@@ -44,7 +44,6 @@ from collage_evo.report.words import (
     format_number,
     format_ratio,
     format_shapes,
-    format_spread,
     title,
 )
 from collage_evo.search.evolution.origin import origin_in
@@ -53,8 +52,6 @@ REPORT = "report.html"
 """The page in a run directory."""
 CURVE_FROM = 10
 """Placements from which on a search has a picture of its times. Chosen: fewer are told by a sentence."""
-PART, KIND = "part of the network", "kind of operator"
-"""What the tables of the answer's time are by."""
 MARKS = {
     "answer": "the answer",
     "single": "a baseline: one library on the whole model",
@@ -95,7 +92,7 @@ def write_html(path: Path, result: Result) -> None:
             date=date_of(result),
             answer=describe_answer(result),
             speed=speed,
-            spread=_spread(result.best) if speed == f"{format_ms(result.best_ms)} ms" else "",
+            spread=spread_of(result.best) if speed == f"{format_ms(result.best_ms)} ms" else "",
             bars=bars(result),
             itself=[capitalised(line) for line in gains(result) if line.startswith("this is")],
             loss=capitalised(describe_loss(result.accuracy)),
@@ -108,7 +105,10 @@ def write_html(path: Path, result: Result) -> None:
             front=points_by_phase(result.front) if front else [],
             rows=rows_of(result.placement),
             precisions=precisions_of(result.placement),
-            spent={what: time_spent(result.placement, what == PART) for what in (PART, KIND)},
+            spent={
+                "part of the network": time_spent(result.placement, by_part=True),
+                "kind of operator": time_spent(result.placement, by_part=False),
+            },
             singles=singles_in_words(result),
             speeds=describe_speeds(result.speeds, result.target["threads"]) if result.speeds is not None else "",
             accuracy=describe_accuracy(result.accuracy) if front else "",
@@ -229,7 +229,7 @@ def _environment() -> Environment:
     )  # fmt: skip
     environment.filters |= {
         "ms": format_ms,
-        "spread": _spread,
+        "spread": spread_of,
         "described": describe_point,
         "engine": lambda region: format_engine(region.backend, region.variant),
         "format_name": format_name,
@@ -307,7 +307,7 @@ def singles_in_words(result: Result) -> list[tuple[str, list[Single]]]:
     rows: dict[str, list[tuple[float, Single]]] = {phase: [] for phase in SINGLES}
     if result.placed:
         error = format_number(result.point.error if result.point else None)
-        row = "The answer", format_ms(result.best_ms), _spread(result.best), error, "", True
+        row = "The answer", format_ms(result.best_ms), spread_of(result.best), error, "", True
         rows[IN_TURNS].append((result.best_ms, row))
     for one in result.baselines:
         if origin_in(one.name):  # a placement by a rule of thumb, no library
@@ -320,9 +320,5 @@ def singles_in_words(result: Result) -> list[tuple[str, list[Single]]]:
         remark = f"the answer, {remark}" if answer else remark
         phase = NOT_TIMED if ms is None else AT_START if one.scaled else IN_TURNS
         order = math.inf if ms is None else ms
-        rows[phase].append((order, (format_name(one.name), format_ms(ms), _spread(one), error, remark, answer)))
+        rows[phase].append((order, (format_name(one.name), format_ms(ms), spread_of(one), error, remark, answer)))
     return [(phase, [row for _, row in sorted(timed)]) for phase, timed in rows.items() if timed]
-
-
-def _spread(timed: Latency | FrontPoint) -> str:
-    return format_spread(timed.p10_ms, timed.p90_ms)

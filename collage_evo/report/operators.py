@@ -15,13 +15,15 @@ STRETCHES = 8
 """Parts of a network whose operators have names without a path."""
 LEAST = 0.005
 """Share of the time from which on a kind of operator has a row. Chosen."""
-Spent = tuple[str, int, float, float, str]
-"""Name of some operators, their number, ms in one run, share of the answer's time; the kinds that take most of it."""
 
 
-def time_spent(regions: Sequence[RegionResult], by_part: bool) -> list[Spent]:
+def time_spent(regions: Sequence[RegionResult], by_part: bool) -> list[tuple[str, int, float, float, str]]:
     """The time of operators by part of the network, in its order, or by their kind, the slowest first; then what
-    regions take besides, all of it in a library without a profile. Empty if no library has one."""
+    regions take besides, all of it in a library without a profile. Empty if no library has one.
+
+    Of each: the name, the number of operators, ms in one run, the share of the answer's time, and the kinds that take
+    the most of it.
+    """
     operators, whole = [one for region in regions for one in region.operators], sum(map(_ms, regions))
     groups = parts_of([one.name for one in operators]) if by_part else list(map(_kind, operators))
     profiled = multimap((group, one) for group, one in zip(groups, operators, strict=True) if one.ms is not None)
@@ -30,7 +32,7 @@ def time_spent(regions: Sequence[RegionResult], by_part: bool) -> list[Spent]:
         rows.sort(key=lambda row: -row[2])
     rest = multimap((_besides(region), _ms(region) - sum(map(_ms, region.operators))) for region in regions)
     rows += [(name, 0, sum(times_ms), "") for name, times_ms in rest.items()] if rows else []
-    shares = [(name, count, ms, ms / (whole or 1.0), mostly) for name, count, ms, mostly in rows]
+    shares = ((name, count, ms, ms / (whole or 1.0), mostly) for name, count, ms, mostly in rows)
     return [row for row in shares if row[3] >= LEAST or (by_part and row[1])]
 
 

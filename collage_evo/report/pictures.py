@@ -16,10 +16,18 @@ from html import escape
 from typing import Any
 
 from collage_evo.report.accuracy import format_budget
-from collage_evo.report.front import MOST, describe_point, fastest_baselines, proved_front, shown, timing_of
+from collage_evo.report.front import (
+    MOST,
+    describe_point,
+    fastest_baselines,
+    proved_front,
+    shown,
+    spread_of,
+    timing_of,
+)
 from collage_evo.report.result import Accuracy, FrontPoint
 from collage_evo.report.sizes import ANSWER, LatencyBySize
-from collage_evo.report.words import format_ms, format_number, format_spread, format_tick
+from collage_evo.report.words import format_ms, format_number, format_tick
 
 WIDE, NARROW = 900, 380
 """Widths of the pictures for a screen and for a telephone, in pixels."""
@@ -231,7 +239,7 @@ def _meets(box: Box) -> Callable[[Box], bool]:
 
 def _tip(point: FrontPoint) -> str:
     """What a mark is."""
-    spread = format_spread(point.p10_ms, point.p90_ms)
+    spread = spread_of(point)
     ms = format_ms(point.latency_ms) + (f" ({spread})" if spread else "")
     return f"{ms} ms, error {point.others}, timed {timing_of(point)}: {describe_point(point)}"
 

@@ -320,7 +320,6 @@ class CostModelResult:
     dp_predicted_ms: float
     dp_measured_ms: float | None
     additive_error: float | None
-    apparent_loss_ms: float | None
     borders: Mapping[str, Mapping[str, float]]
     copies: Mapping[str, Mapping[str, float]] = field(default_factory=dict)
     """Costs of copies ``to_device`` and ``to_host``; empty if all engines run on the host."""

@@ -141,13 +141,6 @@ def format_ms(ms: float | None) -> str:
     return "-" if ms is None else format_ratio(ms)
 
 
-def format_spread(p10_ms: float | None, p90_ms: float | None) -> str:
-    """The 10th and the 90th percentile of runs, ms; empty if they were not recorded, or of one run only."""
-    if p10_ms is None or p90_ms is None or p10_ms == p90_ms:
-        return ""
-    return f"{format_ms(p10_ms)} to {format_ms(p90_ms)}"
-
-
 def format_ratio(ratio: float) -> str:
     """Three significant digits, never as a power of ten, and none cut off before the point."""
     if abs(ratio) >= 99.95:

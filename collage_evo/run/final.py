@@ -29,7 +29,7 @@ from collage_evo.run.publisher import Publisher
 from collage_evo.run.records import Seconds
 from collage_evo.run.result import run_result
 from collage_evo.run.search import Found, Searched, found_so_far
-from collage_evo.run.stages.answer import Answer, answer_speeds, decide, deliver
+from collage_evo.run.stages.answer import Answer, answer_speeds, decide, deliver, traced
 from collage_evo.run.stages.baselines import Baselines
 from collage_evo.run.stages.compile import CompiledCandidates
 from collage_evo.run.stages.evolve import fingerprint_of
@@ -130,6 +130,10 @@ def _delivered(
             lambda: run.attempt(lambda: answer_speeds(run, verdict, answer), "the other speed is left out"), REPORT_S
         )
         speeds = None if isinstance(measured, Failure) else measured
+        with_kernels = in_time(
+            lambda: run.attempt(lambda: traced(run, answer), "the report has no times of operators"), REPORT_S
+        )
+        answer = with_kernels if isinstance(with_kernels, Answer) else answer
     else:
         run.reporter.log("time was over before the final comparison ended: the answer so far stays")
         if compiled.excluded:  # the answer so far may be one of them

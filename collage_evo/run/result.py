@@ -122,7 +122,7 @@ def run_result(
         },
         placement=region_results(answer, model, placed, best_ms if run.machine.sessions == 1 else None),
         search=search_result(searched, skipped, scales.search) if searched else None,
-        cost_model=cost_model_result(searched, verdict, scales.search) if searched and not skipped else None,
+        cost_model=cost_model_result(searched, scales.search) if searched and not skipped else None,
         wall_seconds=run.seconds,
         tuning=[tuning_result(one, searched.costs) for one in searched.tuned] if searched else [],
         accuracy=_accuracy(run, model, held_out, answer, front, broke),

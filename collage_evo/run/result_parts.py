@@ -24,6 +24,7 @@ from collage_evo.costs.saved_costs import MeasuredCosts
 from collage_evo.genome.encoding import decode, place
 from collage_evo.genome.genome import Genome
 from collage_evo.genome.outcome import Outcome
+from collage_evo.graph.convert.origin import node_names
 from collage_evo.graph.ir.graph import Graph, NodeSet, members
 from collage_evo.graph.ir.operators import HEAVY
 from collage_evo.graph.prepare import PreparedModel
@@ -150,15 +151,12 @@ def search_result(searched: Searched, skipped: bool, scale: float) -> SearchResu
     )
 
 
-def cost_model_result(searched: Searched, verdict: Verdict, scale: float) -> CostModelResult:
+def cost_model_result(searched: Searched, scale: float) -> CostModelResult:
     """The search's matches, and the error of the additive model; ``scale``: of the search's times."""
     costs, space, outcomes = searched.costs, searched.costs.space, searched.record.outcomes
     dp = place(searched.seeds.dp.covers[0].matches, space)
-    predicted, final, one_session = space.predict(dp), verdict.final, space.cost.for_sessions(1)
+    predicted, one_session = space.predict(dp), space.cost.for_sessions(1)
     measured = outcomes[dp.key].latency_ms if dp.key in outcomes else None
-    loss = None
-    if verdict.candidate in final.rounds:
-        loss = final.timing(verdict.candidate).median_ms - final.timing(verdict.best_single).median_ms
     return CostModelResult(
         matches=dict(Counter(match.backend for match in space.matches)),
         refused=_refused(costs),
@@ -169,7 +167,6 @@ def cost_model_result(searched: Searched, verdict: Verdict, scale: float) -> Cos
         dp_predicted_ms=predicted * scale,
         dp_measured_ms=None if measured is None else measured * scale,
         additive_error=None if measured is None else abs(measured - predicted) / measured,
-        apparent_loss_ms=loss,
         borders={
             "/".join(engine): {"fixed_ms": border.fixed_ms, "ms_per_mb": border.ms_per_mb}
             for engine, border in one_session.borders.items()
@@ -234,20 +231,47 @@ def region_results(
     for index, (piece, its_ms) in enumerate(zip(pieces, answer.region_ms or (None,) * len(pieces), strict=True)):
         ms = its_ms and its_ms * scale
         int8, rewrites = tuple[str, ...](), tuple[RewrittenNodes, ...]()
+        inside: list[tuple[tuple[str, ...], str, str]] = []
         if placed is None:
             computes = arithmetic(piece.backend, piece.variant).value
-            operators = [Operator(node.op_type, computes) for node in model.original.graph.node]
+            named = zip(node_names(model.original), model.original.graph.node, strict=True)
+            inside += [((name,), node.op_type, computes) for name, node in named]
         else:
             region, graph = placed.placement.regions[index], placed.graph  # pieces are in the order of regions
             precisions = {i: kind.value for kind, nodes in arithmetics_of(region) for i in members(nodes)}
-            operators = [Operator(graph.nodes[i].op_type, precisions[i]) for i in members(region.nodes)]
+            inside += [(graph.nodes[i].names, graph.nodes[i].op_type, precisions[i]) for i in members(region.nodes)]
             int8 = _names(graph, nodes_in(region.numerics, Arithmetic.INT8))
             rewrites = tuple(RewrittenNodes(name, _names(graph, site)) for name, site in region.rewrites)
         device = device_of(piece.backend, piece.variant)
         lanes = lanes_of(get_backend(piece.backend), piece.directory)
+        kinds = {name: kind for names, kind, _ in inside for name in names}
+        spent_ms = node_times(kinds, [kernel[1:] for kernel in answer.kernels if kernel[0] == index], ms or 0.0)
+        operators = [
+            Operator(kind, computes, names[0], sum(spent_ms[name] for name in names) if spent_ms else None)
+            for names, kind, computes in inside
+        ]
         engine = (piece.backend, piece.variant, piece.nodes)
         rows.append(RegionResult(*engine, ms, int8, device, lanes, rewrites, tuple(operators)))
     return rows
+
+
+def node_times(
+    kinds: Mapping[str, str], kernels: Sequence[tuple[Sequence[str], float]], whole_ms: float
+) -> dict[str, float]:
+    """The time of each node in a region that takes ``whole_ms``; empty if no kernel tells.
+
+    Args:
+        kinds: kind of operator by name of node.
+        kernels: names of nodes in each kernel, and its time with the profiler. That is the time of the heavy
+            operators among them in equal parts, if there are any: other ones are fused into these.
+        whole_ms: the time of all kernels together without the profiler.
+    """
+    times_ms, together = dict.fromkeys(kinds, 0.0), sum(ms for _, ms in kernels)
+    for names, ms in kernels:
+        inside = [name for name in names if name in kinds]
+        for name in (owners := [name for name in inside if kinds[name] in HEAVY] or inside):
+            times_ms[name] += ms / together * whole_ms / len(owners)
+    return times_ms if together else {}
 
 
 def saved_results(
@@ -274,8 +298,8 @@ def saved_results(
         if computes is not Arithmetic.FLOAT32:
             kind = max((space.graph.nodes[node].op_type for node in members(nodes)), key=HEAVY.__contains__)
             float32 = (min(exact.get((match.backend, 1 << node), [math.inf])) for node in members(match.nodes))
-            figures = nodes.bit_count(), sum(float32) - costs[index], tried.error2([index])
-            lower.append(((computes.value, kind), figures))
+            saved_ms = sum(float32) - costs[index]
+            lower.append(((computes.value, kind), (nodes.bit_count(), saved_ms, tried.error2([index]))))
     backend, *others = {region.backend for region in placement.regions}
     whole_ms = math.inf if others else float32_ms.get(backend, math.inf)
     saved, error2 = (sum(figures[which] for _, figures in lower) for which in (1, 2))
@@ -283,8 +307,8 @@ def saved_results(
     rows = []
     for of_kind, several in multimap(lower).items():
         count, ms, share = map(sum, zip(*several, strict=True))
-        known = math.isfinite(scale * ms)
-        rows.append(SavedResult(*of_kind, count, scale * ms if known else None, share / (error2 or 1.0)))
+        known_ms = scale * ms if math.isfinite(scale * ms) else None
+        rows.append(SavedResult(*of_kind, count, known_ms, share / (error2 or 1.0)))
     return sorted(rows, key=lambda row: (-row.error_share, -(row.saved_ms or 0.0)))
 
 

@@ -29,6 +29,7 @@ from collage_evo.fitness.jobs import (
     PlacementJob,
     ProfileJob,
     TimeJob,
+    TraceJob,
     Waits,
     WholeJob,
 )
@@ -157,7 +158,8 @@ def test_every_job_that_times_waits_until_nobody_prepares(sandbox: Sandbox, tmp_
     whole = WholeJob("onnxruntime", "default", artifact, timing)
     assert sandbox.call(whole, LONG_S).times_ms
     assert isinstance(sandbox.call(OpenJob(artifact), LONG_S), Opened)
-    jobs: list[Job] = [TimeJob(timing), ProfileJob(3), cost_job(3), PlacementJob(regions, timing, 1e9), whole]
+    jobs: list[Job] = [TimeJob(timing), ProfileJob(3), TraceJob(artifact, 1), cost_job(3)]
+    jobs += [PlacementJob(regions, timing, 1e9), whole]
     for job in jobs:
         other = Person(machine_directory())
         assert other.prepares.wait(LONG_S)

@@ -118,6 +118,8 @@ def test_a_run_skips_its_search_where_an_early_mixture_suffices_and_resumed_it_s
     assert (first.search.skipped, first.search.generations, first.cost_model) == (True, 0, None)
     early = read_run(run).evaluated
     assert 0 < first.search.evaluations == len(early) < 8
+    telling = [region for region in first.placement if region.backend in ("onnxruntime", "openvino")]
+    assert all(one.ms is not None for region in telling for one in region.operators)
     assert any("resume" in one for one in advice(first, run))
     picked = pick_answer(run, "0.4", LineReporter()).result
     assert not_none(picked.search).skipped

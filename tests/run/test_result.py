@@ -22,7 +22,7 @@ from collage_evo.report.places import COMMAND
 from collage_evo.report.result import FrontPoint
 from collage_evo.run.front import UNRACED, Raced
 from collage_evo.run.result import excluded_notes
-from collage_evo.run.result_parts import environment, saved_results, seed_results
+from collage_evo.run.result_parts import environment, node_times, saved_results, seed_results
 from collage_evo.search.evolution.origin import Origin, Way
 from tests.support.measured import two_nodes
 from tests.support.spaces import make_graph
@@ -78,6 +78,14 @@ def test_what_was_faster_and_exceeds_the_budget_is_named_with_its_reason() -> No
         "OpenVINO in bfloat16 with 65 in int8 is not the answer: its error is 0.022",
         "ncnn in int8 is not the answer: its error is 0.03",
     )
+
+
+def test_a_kernel_s_time_is_that_of_its_heavy_operators() -> None:
+    kinds = {"conv": "Conv", "bias": "Add", "relu": "Relu", "gemm": "Gemm", "cast": "Cast", "pad": "Pad"}
+    kernels = [(("conv", "bias", "relu"), 6.0), (("cast", "pad"), 2.0), (("conv", "gemm"), 8.0), ((), 4.0)]
+    times_ms = node_times(kinds, kernels, 10.0)
+    assert times_ms == {"conv": 5.0, "gemm": 2.0, "bias": 0.0, "relu": 0.0, "cast": 0.5, "pad": 0.5}
+    assert node_times(kinds, [], 10.0) == {}, "a library without a profile"
 
 
 def mixed() -> tuple[Tried, Placement]:

@@ -23,6 +23,7 @@ from collage_evo.fitness.jobs import (
     Reply,
     Setting,
     TimeJob,
+    TraceJob,
     Written,
     regions_of,
 )
@@ -89,6 +90,9 @@ class FakeMachine:
 
     def check(self, artifact: Path) -> Any:
         return self.ask(OpenJob(str(artifact))), self.ask(ProfileJob(1))
+
+    def trace(self, artifact: Path, runs: int) -> Any:
+        return self.ask(TraceJob(str(artifact), runs))
 
     def judge(self, artifact: Path, samples: Path, moves: bool = True) -> Any:
         return self.ask(JudgeJob(str(artifact), str(samples), moves))

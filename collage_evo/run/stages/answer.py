@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -25,6 +25,8 @@ from collage_evo.runtime.timing import LONG_S
 ROUNDS_SHARE = 0.5
 """Share of the time until a run's deadline that the rounds of a race may take: loading before and judging after them
 take the rest. Chosen."""
+TRACED_MS, MOST_TRACED = 1e3, 10
+"""About the time of the runs with profilers, and most of them. Chosen: the means of a few tell where time goes."""
 
 
 @dataclass(frozen=True)
@@ -32,7 +34,7 @@ class Answer:
     """The delivered artifact, with each region's time in one run (ms) and its errors against the reference.
 
     ``notes``: parts that run worse than they could, and why. ``call_ms``: what ``session.run`` adds to the regions;
-    None if it could not be measured.
+    None if it could not be measured. ``kernels``: as :class:`Traced` has them; empty if it was not traced.
     """
 
     artifact: Path
@@ -41,6 +43,7 @@ class Answer:
     max_abs_error: float
     notes: tuple[str, ...] = ()
     call_ms: float | None = None
+    kernels: tuple[tuple[int, tuple[str, ...], float], ...] = ()
 
 
 def decide(
@@ -95,6 +98,21 @@ def _other_speed(run: RunContext, answer: Answer, raced_ms: float) -> tuple[floa
         sessions = 1 if machine.sessions > 1 else machine.most_sessions
         timing = machine.time(answer.artifact, run.config.fitness.timing.settings(), sessions)
     return (None, str(timing)) if isinstance(timing, Failure) else (timing.median_ms, "")
+
+
+def traced(run: RunContext, answer: Answer) -> Answer:
+    """``answer`` with the times of its kernels, as far as its libraries tell them.
+
+    Raises:
+        InputError: a run with the libraries' profilers failed.
+    """
+    if run.target.accelerated or not answer.region_ms:
+        return answer
+    runs = min(max(1, int(TRACED_MS / sum(answer.region_ms))), MOST_TRACED)
+    found = run.machine.trace(answer.artifact, runs)
+    if isinstance(found, Failure):
+        raise InputError(f"a run with the libraries' profilers failed ({found})")
+    return replace(answer, kernels=found.kernels)
 
 
 def deliver(run: RunContext, name: str, artifact: Path, delivery: Delivery, info: Mapping[str, Any]) -> Answer:
