@@ -221,6 +221,8 @@ def _export_files(run: Path, to: Path, form: Form, as_json: bool) -> None:
 def _export_onnx(run: Path, onnx: Path, as_json: bool) -> None:
     from collage_evo.run.annotated import export_onnx
 
+    if onnx.exists():
+        raise InputError(f"{onnx} exists already: choose another --onnx, or remove it")
     done = export_onnx(run, onnx)
     if as_json:
         print(to_json(done, indent=1))

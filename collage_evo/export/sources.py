@@ -17,9 +17,8 @@ from collage_evo.errors import CollageError, InputError
 from collage_evo.fitness.compile.cache import PieceCache
 from collage_evo.fitness.compile.compiler import Compiler
 from collage_evo.fitness.jobs import REGIONS, recorded_regions
-from collage_evo.fitness.kernels import nodes_of_kernels
+from collage_evo.fitness.kernels import nodes_of_kernels, nodes_of_whole
 from collage_evo.fitness.references import read_references
-from collage_evo.graph.convert.origin import node_names
 from collage_evo.graph.convert.read import build_graph
 from collage_evo.graph.ir.graph import Graph, members
 from collage_evo.graph.load.files import read_model
@@ -35,7 +34,7 @@ from collage_evo.runtime.package import select_variant
 from collage_evo.runtime.program import Piece, Program
 from collage_evo.runtime.session import Session
 from collage_evo.runtime.signature import Signature
-from collage_evo.runtime.trace import Naming, named_nodes
+from collage_evo.runtime.trace import Naming
 
 _AGAIN = "run the search again, and export its answer"
 MOST = 2
@@ -87,8 +86,7 @@ class Sources:
         if REGIONS in info:
             region = recorded_regions(info, len(self.profile.program.pieces))[index]
             return partial(nodes_of_kernels, self._graph, region, model)
-        named = zip(node_names(model), model.graph.node, strict=True)
-        return partial(named_nodes, {key: name for name, one in named for key in (name, *one.output) if key})
+        return partial(nodes_of_whole, model)
 
     @cached_property
     def _graph(self) -> Graph:

@@ -4,17 +4,20 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable, Mapping, Sequence, Set
+from itertools import chain
 
 import onnx
 
 from collage_evo.backends.profiled import Kernel, KernelTime, names_in
 from collage_evo.graph.convert.extract import canonical_names
-from collage_evo.graph.ir.graph import Graph, NodeSet, members, union
+from collage_evo.graph.convert.origin import node_names
+from collage_evo.graph.ir.graph import Graph, NodeSet, members, post_order, union
 from collage_evo.graph.ir.operators import HEAVY
 from collage_evo.graph.ir.roofline import heavy_operators
 from collage_evo.patterns.match import Region
 from collage_evo.precision.transforms.casts import AS
 from collage_evo.precision.transforms.rewritten import Rewritten
+from collage_evo.runtime.trace import named_nodes
 
 _FORMS = re.compile(rf"(_raw|_product|_column)?({AS}[a-z0-9-]+)?$")
 """Suffixes of output names before their quantisers, their bias or their own shape, or in a smaller type
@@ -69,6 +72,20 @@ def nodes_of_kernels(
         tuple(name for node in members(nodes) for name in graph.nodes[node].names)
         for nodes, _ in kernels_of(graph, region, model, timed)
     ]
+
+
+def nodes_of_whole(model: onnx.ModelProto, kernels: Sequence[Kernel]) -> list[tuple[str, ...]]:
+    """For each of ``kernels`` of ``model``, which a library compiled as it is, its nodes: those whose names, or those
+    of their outputs, are in its label, and those before them that are in no label, and so were fused."""
+    nodes = list(zip(node_names(model), model.graph.node, strict=True))
+    computing = [(place, name, one) for place, (name, one) in enumerate(nodes) if one.op_type != "Constant"]
+    places = {key: place for place, name, one in computing for key in (name, *one.output) if key}
+    found = named_nodes(places, kernels)
+    named = set(chain.from_iterable(found))
+    fused = [
+        [places[name] for name in one.input if name in places and places[name] not in named] for _, one in nodes
+    ]
+    return [tuple(nodes[place][0] for place in post_order(some, fused.__getitem__)) for some in found]
 
 
 def node_owners(

@@ -32,14 +32,6 @@ def _shown(event: Event) -> Mapping[str, Any]:
     # Eighths of a microsecond are exact in binary: readers convert to nanoseconds, where rounding would let spans
     # overlap that only touch.
     begin, end = (round(8 * us) / 8 for us in (event.start_us, event.start_us + event.us))
-    details = {
-        "library": title(event.library),
-        "precision": event.precision,
-        "run": event.run,
-        "nodes": ", ".join(event.nodes) if event.operator else f"{len(event.nodes)} of the model",
-        "label": event.label,
-        "time": "mean of all runs, in the library's order" if event.placed else "of this run",
-    }
     return {
         "ph": "X",
         "cat": "operator" if event.operator else "region",
@@ -48,5 +40,12 @@ def _shown(event: Event) -> Mapping[str, Any]:
         "dur": end - begin,
         "pid": 1,
         "tid": event.thread,
-        "args": details,
+        "args": {
+            "library": title(event.library),
+            "precision": event.precision,
+            "run": event.run,
+            "nodes": ", ".join(event.nodes) if event.operator else f"{len(event.nodes)} of the model",
+            "label": event.label,
+            "time": "mean of all runs, in the library's order" if event.placed else "of this run",
+        },
     }

@@ -57,13 +57,11 @@ def export_onnx(run: Path, file: Path) -> Export:
     it.
 
     Raises:
-        InputError: the run has no answer, its model is gone, or ``file`` exists already.
+        InputError: the run has no answer, or its model is gone.
     """
     artifact, model = read_artifact(run / BEST), _source(run, "original.onnx")
     info, pieces = artifact.profiles[0].info, artifact.program.pieces
     compiled = _source(run, "original.onnx" if "baseline" in info else "normalised.onnx")
-    if file.exists():
-        raise InputError(f"{file} exists already: choose another --onnx, or remove it")
     fates = name_nodes(model, compiled).fates  # those of nodes in bodies follow
     notes = _notes(compiled, pieces, recorded_regions(info, len(pieces)))
     for proto, fate in zip(model.graph.node, fates, strict=False):
@@ -81,8 +79,7 @@ def write_annotated(run: Path) -> None:
     """Write ``annotated.onnx`` of the answer of ``run`` into its directory, in place of that of an earlier one; none
     for a model with large weights. Raises as :func:`export_onnx`."""
     fresh = home_of(run) / "work" / ANNOTATED
-    for earlier in (fresh, run / ANNOTATED):
-        earlier.unlink(missing_ok=True)
+    (run / ANNOTATED).unlink(missing_ok=True)
     if all_weight_bytes(_source(run, "original.onnx")) < MOST_BYTES:
         export_onnx(run, fresh)
         fresh.replace(run / ANNOTATED)  # whole, or not at all where the time of the run is over

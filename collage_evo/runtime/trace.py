@@ -93,7 +93,7 @@ def trace_artifact(
         backend = get_backend(piece.backend)
         if not isinstance(backend, HasTimeline):
             return load_piece(piece, program, target)
-        inputs, variant = [program.tensors[name] for name in piece.inputs], backend.variant(piece.variant)
+        variant, inputs = backend.variant(piece.variant), [program.tensors[name] for name in piece.inputs]
         loaded, kernels_of[piece] = backend.load_profiled(piece.directory, target, variant, inputs)
         return loaded
 
@@ -109,7 +109,13 @@ def trace_artifact(
         for run, spans_of_run in enumerate(spans)
         for region, (piece, (begin_us, us)) in enumerate(zip(pieces, spans_of_run, strict=True))
         for event in _events(
-            run, region, piece, begin_us - spans[0][0][0], us, kernels[region][run], namings.get(piece)
+            run,
+            region,
+            piece,
+            begin_us - spans[0][0][0],
+            us,
+            kernels[region][run],
+            namings.get(piece) or partial(named_nodes, {name: name for name in piece.nodes}),
         )
     )
 
@@ -121,18 +127,16 @@ def _events(
     begin_us: float,
     us: float,
     kernels: Sequence[Kernel],
-    naming: Naming | None,
+    naming: Naming,
 ) -> Iterator[Event]:
     """The event of a region that began and took so long, and those of its ``kernels``."""
     thread, computes_in = threading.get_native_id(), arithmetic_of(piece.backend, piece.variant).value
     times_us = multimap((kernel.precision or computes_in, kernel.us) for kernel in kernels)
     longest = sorted(times_us, key=lambda one: -sum(times_us[one]))
-    mostly = [one for one in longest if sum(times_us[one]) > LEAST * us] or [computes_in]
-    yield Event(run, region, piece.backend, " + ".join(mostly), "", "", piece.nodes, begin_us, us, thread)
+    mostly = " + ".join(one for one in longest if sum(times_us[one]) > LEAST * us) or computes_in
+    yield Event(run, region, piece.backend, mostly, "", "", piece.nodes, begin_us, us, thread)
     at_us, scale = 0.0, us / max(us, sum(kernel.us for kernel in kernels if kernel.start_us is None))
-    naming = naming or partial(named_nodes, {name: name for name in piece.nodes})
     for kernel, nodes in zip(kernels, naming(kernels), strict=True):
-        since_us = begin_us + (at_us if kernel.start_us is None else kernel.start_us)
         yield Event(
             run,
             region,
@@ -141,7 +145,7 @@ def _events(
             kernel.kind,
             kernel.label,
             nodes,
-            since_us,
+            begin_us + (at_us if kernel.start_us is None else kernel.start_us),
             scale * kernel.us,
             thread,
             placed=kernel.start_us is None,
@@ -149,10 +153,10 @@ def _events(
         at_us += scale * kernel.us
 
 
-def named_nodes(names: Mapping[str, str], kernels: Sequence[Kernel]) -> list[tuple[str, ...]]:
+def named_nodes(names: Mapping[str, Any], kernels: Sequence[Kernel]) -> list[tuple[Any, ...]]:
     """For each of ``kernels`` the nodes whose names, or those of their tensors, are in the library's name for it.
 
-    ``names``: of nodes, by those and by the names of the tensors that they make. A library may add parts to them.
+    ``names``: the nodes by their names, or by those of the tensors that they make. A library may add parts to these.
     """
     return [
         tuple(dict.fromkeys(names[known] for name in kernel.label.split(",") if (known := _known(name, names))))

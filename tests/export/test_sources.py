@@ -34,6 +34,9 @@ def test_an_artifact_apart_from_its_run_has_no_such_names(tmp_path: Path) -> Non
     alone(tmp_path / "run", tiny_convnet(), "onnxruntime")
     (naming,) = namings_of(tmp_path / "run" / "best.collage").values()
     (last,) = (node for node in tiny_convnet().graph.node if node.op_type == "Softmax")
-    assert naming([Kernel(last.output[0], "Softmax", 1.0)]) == [(last.name,)]
+    relu = next(node for node in tiny_convnet().graph.node if node.op_type == "Relu")
+    found = naming([Kernel(f"{relu.output[0]}_nchwc", "Conv", 2.0), Kernel(last.output[0], "Softmax", 1.0)])
+    assert found[0] == ("Conv_0", "BatchNormalization_0", relu.name), "what was fused into a kernel is its"
+    assert found[1][-1] == last.name
     shutil.copytree(tmp_path / "run" / "best.collage", tmp_path / "elsewhere" / "best.collage")
     assert not namings_of(tmp_path / "elsewhere")
