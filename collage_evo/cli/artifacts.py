@@ -33,7 +33,7 @@ def execute(
     as_json: Json = False,
     debug: Debug = False,
 ) -> None:
-    """Time an artifact and its regions, and print its outputs' shapes."""
+    """Time an artifact and its regions, and print output shapes."""
     from collage_evo.export.sources import namings_of
     from collage_evo.report.listings import print_bench
     from collage_evo.report.timeline import write_timeline
