@@ -135,11 +135,12 @@ LOST_PAIR = Rule(
 )
 LOST_PLACEMENT = Rule(
     "lost_placement", "given up", "a placement that takes {} times as long as the best is not judged on all samples, "
-    "and without a reference run it is timed no further once its first runs all do", number=1.1,
+    "except mixtures before and after a search, and without a reference run it is timed no further once its first "
+    "runs all do", number=1.1,
 )
 LARGE_ERROR = Rule(
     "large_error", "given up", "a placement whose error on few samples, without the worst of these, is {} times the "
-    "budget", number=1.5,
+    "budget, except mixtures before and after a search", number=1.5,
 )
 SLOW_JUDGING = Rule(
     "slow_judging", "given up", "a placement that takes {} s for the samples of the search",

@@ -40,12 +40,14 @@ class TimingRule:
         give_up_ms: timing of a slower one is aborted.
         reference_run: runs beside each placement, where one session runs at a time; else only the clock times it.
         bounds: the largest value of each objective but latency that an answer may have.
+        on_all_samples: each is judged on all samples, also one that is slow or errs too much.
     """
 
     timing: TimingSettings
     give_up_ms: float = math.inf
     reference_run: ReferenceArtifact | None = None
     bounds: Bounds = field(default_factory=dict)
+    on_all_samples: bool = False
 
 
 @dataclass
@@ -111,7 +113,13 @@ class MeasuredEvaluator:
         return self._turn if self.pool.config.setting.in_turns else None
 
     def _job(self, placement: Placement) -> PlacementJob:
-        job = PlacementJob(regions_of(placement), self.rule.timing, self.rule.give_up_ms, self.best_ms)
+        job = PlacementJob(
+            regions_of(placement),
+            self.rule.timing,
+            self.rule.give_up_ms,
+            self.best_ms,
+            on_all_samples=self.rule.on_all_samples,
+        )
         if (run := self.rule.reference_run) is None:
             return job
         return replace(job, reference_run=str(run.artifact), reference_run_ms=run.latency_ms)

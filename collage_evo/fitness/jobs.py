@@ -287,7 +287,8 @@ class CopyJob(Asks[Measured]):
 class PlacementJob(Asks[Measured]):
     """Check a placement against the reference, then time it end to end: against a reference run, if there is one.
 
-    It is judged on few samples, and on all of them only where it may be the answer: where it did not lose the race.
+    It is judged on few samples, and on all of them only where it may be the answer, because it did not lose the race,
+    or ``on_all_samples``: errors on few do not compare with others on all.
     """
 
     rule = SLOW_PLACEMENT.name
@@ -302,6 +303,7 @@ class PlacementJob(Asks[Measured]):
     """Artifact of the reference run; the placement's latency is a multiple of its latency."""
     reference_run_ms: float = math.nan
     """Latency of the reference run."""
+    on_all_samples: bool = False
 
 
 @dataclass(frozen=True)

@@ -64,7 +64,7 @@ class WholeModels:
         """Compile, check and time a placement, and judge it over the samples.
 
         Of several sessions the first is judged before they are timed. A single session races: it is judged after the
-        timing, while others may time, and on all samples only if it is not behind.
+        timing, while others may time, and on all samples only if it is not behind, or the job says so.
         """
         context = self._context
         context.expect_any_backend()
@@ -92,7 +92,8 @@ class WholeModels:
                 timed = self._by_clock(single, job.timing, job.give_up_ms, near_ms)
             self._judge.check_last(session, context.last_timed, exact, error, timed.n)
             context.exclusive.release()
-            judged, approximate = self._judged(session, exact, estimate, timed.median_ms <= near_ms)
+            near = timed.median_ms <= near_ms
+            judged, approximate = self._judged(session, exact, estimate, near, job.on_all_samples)
         relative = error.relative if judged is None else judged
         return Measured(timed.times_ms, relative, error.max_abs, contended=timed.contended, rough=approximate)
 
@@ -154,14 +155,14 @@ class WholeModels:
         return Measured(timed.times_ms, relative, error.max_abs, contended=timed.contended)
 
     def _judged(
-        self, session: Session, exact: bool, estimate: Estimate | None, near: bool
+        self, session: Session, exact: bool, estimate: Estimate | None, near: bool, on_all: bool
     ) -> tuple[float | None, bool]:
         """The error of a placement that is ``near`` the best or not, and whether only a part of the samples gave
-        it."""
+        it. The relative error is ``on_all`` samples whatever that of few is."""
         approximate = self._judge.roughly(session, exact) if estimate is None and not near else None
         if approximate is not None:
             return approximate, True
-        if estimate is None or (near and self._judge.promising(estimate)):
+        if estimate is None or on_all or (near and self._judge.promising(estimate)):
             known = () if estimate is None else estimate.pairs
             return self._judge.over_samples(session, exact, known=known), False
         return self._judge.settled(estimate, exact), False

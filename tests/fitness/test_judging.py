@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import itertools
 import math
+import shutil
 from collections.abc import Iterator, Mapping
 from dataclasses import replace
 from pathlib import Path
@@ -17,7 +18,7 @@ import pytest
 
 from collage_evo.accuracy.judge import Judgement
 from collage_evo.accuracy.limits import Limits
-from collage_evo.accuracy.samples import Sample, plain_outputs, write_samples
+from collage_evo.accuracy.samples import Sample, plain_outputs, read_samples, write_samples
 from collage_evo.fitness.jobs import (
     CostJob,
     FallbackJob,
@@ -270,6 +271,23 @@ def test_with_a_metric_a_placement_that_is_behind_is_judged_on_a_part_of_the_sam
     assert isinstance(behind, Measured), behind
     assert (near.rough, behind.rough) == (False, True)
     assert 0 < behind.relative_error < near.relative_error
+
+
+def test_a_placement_that_is_behind_is_judged_on_few_samples_unless_the_job_asks_for_all(
+    setting: Setting, tmp_path: Path
+) -> None:
+    shutil.copytree(setting.work, tmp_path / "work")
+    other, samples = replace(setting, work=str(tmp_path / "work")), read_samples(setting.files.search)
+    wrong = [replace(one, expected={name: 1.05 * value for name, value in one.expected.items()}) for one in samples]
+    write_samples(other.files.search, [*samples[:FEW], *wrong[FEW:]])
+    regions = (Region(0b11, "rounding", "low"),)
+    with Sandbox(other, (), 2**30) as sandbox:
+        jobs = (PlacementJob(regions, TIMING, 1e9, 1e-9, on_all_samples=asked) for asked in (False, True))
+        few, every = (sandbox.call(job, 60.0) for job in jobs)
+    assert isinstance(few, Measured), few
+    assert isinstance(every, Measured), every
+    assert few.relative_error == pytest.approx(ERROR, rel=0.01)
+    assert every.relative_error > 2 * ERROR
 
 
 @pytest.mark.parametrize(("changed", "right"), [(1, True), (50, False)])

@@ -107,10 +107,10 @@ def _start(
 
 
 def measuring(
-    run: RunContext, agreed_on: Placement, baselines: Sequence[Baseline]
+    run: RunContext, agreed_on: Placement, baselines: Sequence[Baseline], on_all_samples: bool = False
 ) -> AbstractContextManager[PlacementEvaluator]:
     """An evaluator of placements, on all workers that agree on ``agreed_on``, relative to the best of
-    ``baselines``."""
+    ``baselines``; ``on_all_samples``: also of those that are slow or err too much."""
     single = best_single(baselines, run.limits.budget)
     assert single.outcome.latency_ms is not None
 
@@ -123,6 +123,7 @@ def measuring(
         _give_up_ms(run, baselines),
         ReferenceArtifact(single.artifact.absolute(), single.outcome.latency_ms),
         search_bounds(run),
+        on_all_samples,
     )
     return run.machine.placements(rule, agreed_on, run.config.fitness.margin, on_worker)
 

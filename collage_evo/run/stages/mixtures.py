@@ -73,7 +73,7 @@ def measure_early(
     first = {mixture: family for mixture, family in likely.items() if family == families[0]}
     with (
         run.stage(Stage.EARLY, len(first)),
-        measuring(run, next(iter(first)), baselines) as evaluator,
+        measuring(run, next(iter(first)), baselines, on_all_samples=True) as evaluator,
         publisher.following(evaluator, space),
     ):
         limits = budget, search_bounds(run)
@@ -123,7 +123,10 @@ def with_mixtures_for_budget(
     if not likely:
         return record
     reference = decode(next(iter(record.evaluated.values())).genome, space)
-    with measuring(run, reference, baselines) as evaluator, run.stage(Stage.BUDGET_LEVELS, len(likely)):
+    with (
+        measuring(run, reference, baselines, on_all_samples=True) as evaluator,
+        run.stage(Stage.BUDGET_LEVELS, len(likely)),
+    ):
         outcomes = evaluator.evaluate(likely, time.monotonic() + SECONDS)
     evaluated, generation = dict(record.evaluated), record.state.generation
     for (placement, family), outcome in zip(likely.items(), outcomes, strict=True):
