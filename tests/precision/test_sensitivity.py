@@ -27,11 +27,11 @@ from collage_evo.graph.reference.reference import Reference, reference_outputs
 from collage_evo.models.bert import bert
 from collage_evo.models.builder import Builder
 from collage_evo.precision.quantise.arithmetic import Arithmetic
-from collage_evo.precision.quantise.rules import quantisable
+from collage_evo.precision.quantise.rules import quantisable, scale_source
 from collage_evo.precision.quantise.write import quantised_region
 from collage_evo.precision.transforms import sensitivity
 from collage_evo.precision.transforms.catalogue import TRANSFORMS
-from collage_evo.precision.transforms.sensitivity import COPIES, FIRST, UNTRIED, error_sensitivities
+from collage_evo.precision.transforms.sensitivity import FIRST, UNTRIED, error_sensitivities
 from tests.precision.nets import random_inputs, ranges_of
 from tests.support.models import chain, tiny_transformer
 from tests.support.numerics import BOTH, INPUTS
@@ -204,8 +204,7 @@ def trials_of_encoder(layers: int) -> tuple[Graph, list[Any]]:
 def test_an_operator_that_is_not_tried_errs_like_those_of_its_kind_before_and_after_it() -> None:
     graph, trials = trials_of_encoder(12)
     repeated = Counter(trial.kinds[0] for trial in trials)
-    kinds = {kind for kind, count in repeated.items() if count > 1}
-    assert {trial.kinds[0] for trial in trials[: len(kinds)]} == kinds
+    assert {trial.kinds[0] for trial in trials[: len(repeated)]} == repeated.keys()
     errors = {trial: math.exp(-trial.kinds[0] - 0.1 * trial.node) for trial in trials}
     tried = {trial: errors[trial] for trial in trials[: 3 * len(repeated)]}
     found = sensitivity._complete(graph, trials, tried)
@@ -224,18 +223,39 @@ def test_products_for_queries_keys_and_values_are_of_kinds_of_their_own() -> Non
     assert len(found) == len({role for role, _ in found}) == len({kind for _, kind in found}) == 4
 
 
-def test_the_only_operator_of_its_kind_is_tried_late_and_errs_like_those_of_a_coarser_one() -> None:
+def test_the_only_operator_of_its_kind_errs_like_those_of_a_coarser_one() -> None:
     graph, trials = trials_of_encoder(6)
     repeated = Counter(trial.kinds[0] for trial in trials)
     of_kinds = [trial for trial in trials if repeated[trial.kinds[0]] > 1]
     coarse = {trial.kinds[-1] for trial in of_kinds}
     ends = [trial for trial in trials if trial not in of_kinds and trial.kinds[-1] in coarse]
     assert ends
-    assert {*of_kinds[: COPIES * len({trial.kinds[0] for trial in of_kinds})]} < {*trials[: trials.index(ends[0])]}
     tried = {trial: 1e-4 * (1 + trial.kinds[-1]) for trial in of_kinds}
     found = sensitivity._complete(graph, trials, tried)[Arithmetic.INT8]
     for end in ends:
         assert found[end.node] == pytest.approx(UNTRIED * 1e-4 * (1 + end.kinds[-1]))
+
+
+@pytest.mark.parametrize("heavy_bytes", [weights.HEAVY_BYTES, 0])
+def test_halves_of_a_set_find_the_operator_that_errs_the_most_of_those_without_a_trial(
+    heavy_bytes: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    graph = build_graph(normalise(chain(40)))
+    wanted = {Arithmetic.INT8: node_set(node.index for node in graph.nodes if node.op_type == "Conv")}
+    int8 = next(one for one in TRANSFORMS if one.arithmetic is Arithmetic.INT8)
+    trials = sensitivity._trials(graph, {int8: wanted[Arithmetic.INT8]})
+    culprit = sensitivity._in_order([*trials], [1.0] * len(graph.nodes))[-1].node
+    ranges, source = ranges_of(graph), scale_source(graph, graph.nodes[culprit].inputs[0])
+    ranges = {**ranges, source: ranges[source]._replace(high=ranges[source].high / 30)}
+    find = partial(error_sensitivities, graph, ranges, [random_inputs(graph, 0)], wanted=wanted)
+    exact = find()[Arithmetic.INT8]
+    budget = math.sqrt(1.5 * (sum(exact) - exact[culprit]))
+    assert exact[culprit] > budget**2
+    monkeypatch.setattr(weights, "HEAVY_BYTES", heavy_bytes)
+    alone, in_sets = (find(seconds=32, clock=ticking(), budget=one)[Arithmetic.INT8] for one in (0.0, budget))
+    assert alone[culprit] < 0.1 * exact[culprit]
+    assert in_sets[culprit] == pytest.approx(exact[culprit], rel=0.3)
+    assert sum(in_sets) - in_sets[culprit] < budget**2
 
 
 @pytest.mark.parametrize("count", [1, 2, 3, 24])

@@ -1,7 +1,8 @@
 """Sensitivity analysis: each operator's contribution to the error of the outputs in each lower arithmetic.
 
 A placement's error is about the root of the sum of its operators' sensitivities. One float32 model has a switch at
-each operator, so that one operator at a time computes on rounded numbers.
+each operator, so that one operator at a time computes on rounded numbers, or a set of them: where time does not
+suffice for all, sets show how much the others err together, and halves of these which ones.
 """
 
 from __future__ import annotations
@@ -11,11 +12,10 @@ import random
 import statistics
 import time
 from bisect import insort
-from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from copy import deepcopy
 from dataclasses import dataclass
-from itertools import pairwise
+from itertools import chain, pairwise
 from operator import attrgetter
 from types import MappingProxyType
 from typing import Any
@@ -46,12 +46,14 @@ REFINEMENTS = (5, 4, 3, 2)
 encoder's products for queries, keys and values apart, whose errors differ up to ten thousand times; at five hardly an
 operator but those of its first and last layers is the only one of its kind. From layer to layer the error of one kind
 changes little (docs/studies.md#operators-that-were-not-tried)."""
-COPIES = 3
-"""An operator that is the only one of its kind, but has others of a coarser kind, is tried as if it were the next of
-so many of its kind. Chosen: of an encoder's 193 products the only ones, of its first and last layers, say least."""
 UNTRIED = 2.0
 """Factor on the estimated squared error of an operator of whose kind none was tried, so that a mixture prefers those
 that were (docs/studies.md#operators-that-were-not-tried)."""
+SETS_SHARE = 0.25
+"""Share of the time for sets of operators that were not tried, while a mixture at the budget would contain such, or
+exclude a part of a set (docs/studies.md#operators-that-were-not-tried)."""
+LEAST_PART = 0.1
+"""Share of a set's squared error that its second half has at least: squares add up roughly. Chosen."""
 LEAST = 1e-30
 """Squared errors below this are equal."""
 HEAVY_FIRST = 16
@@ -85,6 +87,19 @@ class _Trial:
         """Key of the trials of one arithmetic, of heavy operators or of others."""
         return self.transform, self.heavy
 
+    @property
+    def in_sets(self) -> bool:
+        """Whether it is also tried together with others: a heavy operator in int8, of which mixtures consist."""
+        return self.heavy and self.transform.arithmetic is Arithmetic.INT8
+
+
+_Together = Callable[[Sequence[_Trial]], float]
+"""The squared error on one sample of several operators in lower precisions at once."""
+_Sets = Mapping[tuple[_Trial, ...], float]
+"""Trials that were measured together, and their squared error."""
+_Measured = tuple[Mapping[_Trial, float], _Sets]
+"""Squared errors of trials by themselves, and of sets."""
+
 
 def error_sensitivities(
     graph: Graph,
@@ -95,6 +110,7 @@ def error_sensitivities(
     wanted: Mapping[Arithmetic, NodeSet] | None = None,
     expected_ms: Sequence[float] = (),
     clock: Callable[[], float] = time.monotonic,
+    budget: float = 0.0,
 ) -> Sensitivities:
     """The sensitivity of each node in each lower arithmetic; 0 where the node does not run in it.
 
@@ -111,10 +127,12 @@ def error_sensitivities(
         seconds: no further trial begins after this time, from when the model is loaded. The remaining operators get
             what the measured ones of their kind before and after them say; where there is none, ``UNTRIED`` times
             that of the finest coarser kind that has some, else the median of all of their arithmetic; without any,
-            its roundoff squared.
+            its roundoff squared. Those that were tried as a set share its error in proportion to that.
         wanted: nodes by arithmetic, if not all: the others have no sensitivity.
         expected_ms: of each node: those that take long are tried first. By default all take the same time.
         clock: seconds.
+        budget: the relative error of a mixture, whose heavy operators in int8 are tried in sets if there is no time
+            to try each. 0.0: no sets.
 
     Raises:
         InputError: the model does not run on ``feeds``.
@@ -123,10 +141,10 @@ def error_sensitivities(
     for kind, (like, nodes) in _alike(graph).items():
         nodes_of[like] = nodes_of.get(like, 0) | nodes_of.get(kind, 0) & nodes
     losing = {one: one.losing(graph, nodes_of.get(one.arithmetic, 0), ranges) for one in TRANSFORMS}
-    trials = _in_order(list(_trials(graph, losing)), expected_ms or [1.0] * len(graph.nodes))
-    meter = _Meter(graph, ranges, feeds, threads, clock)
-    errors = (meter.of_heavy if is_heavy(graph.model) else meter.of_all)(trials, seconds)
-    return _complete(graph, trials, errors)
+    expected_ms = expected_ms or [1.0] * len(graph.nodes)
+    trials = _in_order(list(_trials(graph, losing)), expected_ms)
+    meter = _Meter(graph, ranges, feeds, threads, clock, budget, expected_ms)
+    return _complete(graph, trials, *(meter.of_heavy if is_heavy(graph.model) else meter.of_all)(trials, seconds))
 
 
 @dataclass(frozen=True)
@@ -138,44 +156,103 @@ class _Meter:
     feeds: Sequence[Mapping[str, Any]]
     threads: int
     clock: Callable[[], float]
+    budget: float
+    expected_ms: Sequence[float]
 
-    def of_all(self, trials: Sequence[_Trial], seconds: float) -> dict[_Trial, float]:
+    def of_all(self, trials: Sequence[_Trial], seconds: float) -> _Measured:
         """All trials on the first sample, and those of heavy operators on the others, as far as time allows."""
         if not self.feeds:
-            return {}
+            return {}, {}
         reference = self._loaded(trials)
         labels = self._labels(reference)
         # From here on: a model takes longer to load than a small one is tried for.
         begin = self.clock()
-        rounds = [self._errors2(reference, self.feeds[0], labels, trials, begin + seconds)]
-        heavy, more_end = [trial for trial in trials if trial.heavy], begin + MORE_SHARE * seconds
-        for sample in self.feeds[1:] if len(rounds[0]) == len(trials) else ():
+        error2 = self._together(reference, self.feeds[0], labels)
+        errors = self._errors2(error2, trials, begin + self._singles_s(seconds))
+        sets = self._sets(error2, trials, errors, begin + seconds)
+        errors |= self._errors2(error2, [trial for trial in trials if trial not in errors], begin + seconds)
+        rounds, heavy = [errors], [trial for trial in trials if trial.heavy]
+        more_end = begin + MORE_SHARE * seconds
+        for sample in self.feeds[1:] if len(errors) == len(trials) else ():
             if self.clock() > more_end:
                 break
-            errors = self._errors2(reference, sample, labels, heavy, more_end)
+            errors = self._errors2(self._together(reference, sample, labels), heavy, more_end)
             if len(errors) == len(heavy):  # with only some, operators would differ in their samples
                 rounds.append(errors)
-        return {trial: statistics.fmean(one[trial] for one in rounds if trial in one) for trial in rounds[0]}
+        return {trial: statistics.fmean(one[trial] for one in rounds if trial in one) for trial in rounds[0]}, sets
 
-    def of_heavy(self, trials: Sequence[_Trial], seconds: float) -> dict[_Trial, float]:
+    def of_heavy(self, trials: Sequence[_Trial], seconds: float) -> _Measured:
         """As many trials as ``seconds`` allow on the first sample, without the time for loading.
 
         Switches hold rounded weights and are written in seconds each, so only those that there is time to try: a few
-        first, which tell how long a trial takes.
+        first, which tell how long a trial takes. Sets need the switches of all that were not tried, so there are none
+        where these would take longer to write than sets may take.
         """
         errors: dict[_Trial, float] = {}
+        sets: _Sets = {}
         labels: list[bool] = []
-        spent_s, count = 0.0, HEAVY_FIRST
+        spent_s, load_s, count, singles_s = 0.0, 0.0, HEAVY_FIRST, self._singles_s(seconds)
         while self.feeds and count and len(errors) < len(trials):
             batch = trials[len(errors) : len(errors) + count]
+            began = self.clock()
             reference = self._loaded(batch)
+            load_s = (self.clock() - began) / len(batch)
             labels = labels or self._labels(reference)
             begin = self.clock()
-            errors |= self._errors2(reference, self.feeds[0], labels, batch, begin + seconds - spent_s)
+            error2 = self._together(reference, self.feeds[0], labels)
+            errors |= self._errors2(error2, batch, begin + singles_s - spent_s)
             spent_s += self.clock() - begin
-            left = (seconds - spent_s) / spent_s * len(errors)
+            left = (singles_s - spent_s) / spent_s * len(errors)
             count = int(min(max(0.0, left), len(trials)))
-        return errors
+        untried = [trial for trial in trials if trial not in errors and trial.in_sets]
+        if untried and load_s * len(untried) < seconds - singles_s:
+            error2 = self._together(self._loaded(untried), self.feeds[0], labels)
+            until = self.clock() + seconds - spent_s
+            sets = self._sets(error2, trials, errors, until)
+            errors |= self._errors2(error2, untried, until)
+        return errors, sets
+
+    def _singles_s(self, seconds: float) -> float:
+        """The part of ``seconds`` before sets."""
+        return (1.0 - SETS_SHARE) * seconds if self.budget else seconds
+
+    def _sets(
+        self, error2: _Together, trials: Sequence[_Trial], errors: Mapping[_Trial, float], until: float
+    ) -> _Sets:
+        """Sets of trials that are not in ``errors``, measured until a mixture at the budget consists of what was
+        measured, and leaves no part of a set out, or until the time is over.
+
+        The first is what the mixture would contain, then what it contains instead; if there is no more, the first
+        half of the set of which it leaves out the most time: bisection of what errs too much finds who causes it.
+        """
+        sets = dict[tuple[_Trial, ...], float]()
+        chosen = [trial for trial in trials if trial.in_sets]
+        while self.clock() <= until:
+            mixture = self._mixture(_estimated(chosen, errors, sets))
+            known = {*errors, *chain.from_iterable(sets)}
+            left_out_ms = {
+                one: sum(self.expected_ms[trial.node] for trial in one if trial not in mixture)
+                for one in sets
+                if len(one) > 1
+            }
+            if new := tuple(trial for trial in mixture if trial not in known):
+                sets[new] = error2(new)
+            elif any(left_out_ms.values()):
+                whole = max(left_out_ms, key=left_out_ms.__getitem__)
+                half, all2 = len(whole) // 2, sets.pop(whole)
+                sets[whole[:half]] = its = error2(whole[:half])
+                sets[whole[half:]] = max(all2 - its, LEAST_PART * all2)
+            else:
+                break
+        return sets
+
+    def _mixture(self, errors2: Mapping[_Trial, float]) -> Mapping[_Trial, float]:
+        """The trials of a mixture at the budget, those that take the most time for their squared error first."""
+        mixture = dict[_Trial, float]()
+        for trial in sorted(errors2, key=lambda one: errors2[one] / self.expected_ms[one.node]):
+            if sum(mixture.values()) + errors2[trial] <= self.budget**2:
+                mixture[trial] = errors2[trial]
+        return mixture
 
     def _loaded(self, trials: Sequence[_Trial]) -> Reference:
         """The model with a switch for each trial."""
@@ -187,25 +264,28 @@ class _Meter:
         outputs = [reference.run(sample) for sample in self.feeds[:2]]
         return [holds_labels(output) for output in zip(*outputs, strict=True)]
 
-    def _errors2(
-        self,
-        reference: Reference,
-        sample: Mapping[str, Any],
-        labels: Sequence[bool],
-        trials: Sequence[_Trial],
-        until: float,
-    ) -> dict[_Trial, float]:
-        """The squared error on one sample of each trial that begins before ``until``."""
+    def _together(self, reference: Reference, sample: Mapping[str, Any], labels: Sequence[bool]) -> _Together:
+        """Measures trials on ``sample``."""
         exact = reference.run(sample)
+
+        def error2(trials: Sequence[_Trial]) -> float:
+            switched = dict(sample)
+            for trial in trials:
+                node = self.graph.nodes[trial.node]
+                switched |= trial.transform.constants(self.graph, node, self.ranges)
+                switched[_switch(node, trial.transform)] = np.array(True)
+            # Beyond this the outputs have nothing in common.
+            return min(_error(reference.run(switched), exact, labels), 1.0) ** 2
+
+        return error2
+
+    def _errors2(self, error2: _Together, trials: Sequence[_Trial], until: float) -> dict[_Trial, float]:
+        """The squared error of each trial by itself that begins before ``until``."""
         errors: dict[_Trial, float] = {}
         for trial in trials:
             if self.clock() > until:
                 break
-            node = self.graph.nodes[trial.node]
-            constants = trial.transform.constants(self.graph, node, self.ranges)
-            switched = {_switch(node, trial.transform): np.array(True), **constants}
-            # Beyond this the outputs have nothing in common.
-            errors[trial] = min(_error(reference.run({**sample, **switched}), exact, labels), 1.0) ** 2
+            errors[trial] = error2([trial])
         return errors
 
 
@@ -237,12 +317,10 @@ def _in_order(trials: Sequence[_Trial], expected_ms: Sequence[float]) -> list[_T
     ranks: dict[_Trial, int] = {}
     for group in multimap((trial.group, trial) for trial in random.Random(0).sample(trials, len(trials))).values():
         kinds = multimap((trial.kinds[0], trial) for trial in group)
-        coarse = Counter(trial.kinds[-1] for one in kinds.values() for trial in one)
         worth: dict[_Trial, float] = {}
         for one in kinds.values():
-            before = COPIES if len(one) == 1 and coarse[one[0].kinds[-1]] > 1 else 0
             alike = sorted(one, key=attrgetter("node"))
-            for turn, copy_ in enumerate(_apart(len(alike)), 1 + before):
+            for turn, copy_ in enumerate(_apart(len(alike)), 1):
                 worth[alike[copy_]] = expected_ms[alike[copy_].node] / turn
         ranks.update({trial: rank for rank, trial in enumerate(sorted(worth, key=worth.__getitem__, reverse=True))})
 
@@ -349,10 +427,26 @@ def _choice(
     return helper.make_node("If", [switch], [target], then_branch=branches[0], else_branch=branches[1])
 
 
-def _complete(graph: Graph, trials: Sequence[_Trial], errors: Mapping[_Trial, float]) -> Sensitivities:
+def _complete(
+    graph: Graph, trials: Sequence[_Trial], errors: Mapping[_Trial, float], sets: _Sets = MappingProxyType({})
+) -> Sensitivities:
     """All sensitivities, with estimates of the unmeasured ones."""
-    sensitivities = Sensitivities()
+    sensitivities, found = Sensitivities(), _estimated(trials, errors, sets)
     sensitivities.estimated = len(trials) - len(errors)
+    for transform in TRANSFORMS:
+        values = [0.0] * len(graph.nodes)
+        for trial in (trial for trial in trials if trial.transform is transform):
+            values[trial.node] = found[trial]
+        sensitivities[transform.arithmetic] = tuple(values)
+    for arithmetic, (like, nodes) in _alike(graph).items():
+        finer = (arithmetic.roundoff / like.roundoff) ** 2
+        shares = enumerate(sensitivities[like])
+        sensitivities[arithmetic] = tuple(share * finer * (nodes >> node & 1) for node, share in shares)
+    return sensitivities
+
+
+def _estimated(trials: Sequence[_Trial], errors: Mapping[_Trial, float], sets: _Sets) -> dict[_Trial, float]:
+    """The squared error of each trial: measured, by those of its kind, or its part in that of its set."""
     in_order = sorted(errors, key=attrgetter("node"))
     of_kind = multimap(((one.transform, *kind), one) for one in in_order for kind in enumerate(one.kinds))
     of_group = multimap((one.group, errors[one]) for one in in_order)
@@ -366,16 +460,11 @@ def _complete(graph: Graph, trials: Sequence[_Trial], errors: Mapping[_Trial, fl
         group = of_group.get(trial.group)
         return UNTRIED * statistics.median(group) if group else trial.transform.arithmetic.roundoff**2
 
-    for transform in TRANSFORMS:
-        values = [0.0] * len(graph.nodes)
-        for trial in (trial for trial in trials if trial.transform is transform):
-            values[trial.node] = errors[trial] if trial in errors else estimate(trial)
-        sensitivities[transform.arithmetic] = tuple(values)
-    for arithmetic, (like, nodes) in _alike(graph).items():
-        finer = (arithmetic.roundoff / like.roundoff) ** 2
-        shares = enumerate(sensitivities[like])
-        sensitivities[arithmetic] = tuple(share * finer * (nodes >> node & 1) for node, share in shares)
-    return sensitivities
+    found = {trial: errors[trial] if trial in errors else estimate(trial) for trial in trials}
+    for together, error2 in sets.items():
+        factor = error2 / max(LEAST, sum(found[trial] for trial in together))
+        found |= {trial: factor * found[trial] for trial in together if trial not in errors}
+    return found
 
 
 def _alike(graph: Graph) -> dict[Arithmetic, tuple[Arithmetic, NodeSet]]:

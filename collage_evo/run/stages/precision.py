@@ -97,7 +97,9 @@ def predict_losses(
     with run.stage(Stage.SENSITIVITIES):
         feeds, threads = calibration_feeds(run)[:SHARED_SAMPLES], len(usable_cores())
         limits = seconds * min(max(1.0, times), MOST_TIMES), wanted, guessed_ms(model.graph)
-        return error_sensitivities(model.graph, of.ranges or {}, feeds, threads, *limits)
+        return error_sensitivities(
+            model.graph, of.ranges or {}, feeds, threads, *limits, budget=run.limits.budget
+        )
 
 
 def precision(sensitivities: Sensitivities | None, run: RunContext, model: SearchableModel) -> Precision:
