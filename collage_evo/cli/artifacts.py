@@ -34,7 +34,6 @@ def execute(
     debug: Debug = False,
 ) -> None:
     """Time an artifact and its regions, and print output shapes."""
-    from collage_evo.export.sources import namings_of
     from collage_evo.report.listings import print_bench
     from collage_evo.report.timeline import write_timeline
     from collage_evo.runtime.artifact import read_artifact
@@ -44,6 +43,8 @@ def execute(
     keep_to_cores(artifact)
     reports = bench_artifact(artifact, feeds, warmup, repeat)
     if profile is not None:
+        from collage_evo.export.sources import namings_of  # needs onnx, which a serving machine lacks
+
         fed = feeds_of(feeds, artifact) if feeds else random_feeds(read_artifact(artifact).program)
         events = trace_artifact(artifact, fed, repeat, warmup, namings_of(artifact))
         write_timeline(profile, events, "/".join(artifact.absolute().parts[-2:]))
