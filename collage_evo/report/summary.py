@@ -120,10 +120,10 @@ def _broken(line: str) -> list[str]:
 
 def _places(directory: Path) -> list[str]:
     """Paths of all outputs, and commands for more of them: each on a line of its own, to be copied."""
+    annotated = f", and {ANNOTATED} for Netron" if (directory / ANNOTATED).exists() else ""
     return [
         f"Artifact: {directory / 'best.collage'} (load it with collage_evo.load)",
-        *([f"Who runs each node: {noted} (open it in Netron)"] if (noted := directory / ANNOTATED).exists() else []),
-        f"Report: {directory / 'report.html'}; plain files, and all tables:",
+        f"Report: {directory / 'report.html'}{annotated}; plain files, and all tables:",
         f"    {command('export', directory, '--to FOLDER')}",
         f"    {command('show', directory, '--all')}",
     ]

@@ -75,14 +75,17 @@ def export_onnx(run: Path, file: Path) -> Export:
     return Export(str(file), Counter(piece.backend for piece in pieces for _ in piece.nodes), len(pieces))
 
 
-def write_annotated(run: Path) -> None:
-    """Write ``annotated.onnx`` of the answer of ``run`` into its directory, in place of that of an earlier one; none
-    for a model with large weights. Raises as :func:`export_onnx`."""
+def write_annotated(run: Path) -> bool:
+    """Write ``annotated.onnx`` of the answer of ``run`` into its directory, in place of that of an earlier one.
+
+    Returns whether the model's weights are small enough; raises as :func:`export_onnx`.
+    """
     fresh = home_of(run) / "work" / ANNOTATED
     (run / ANNOTATED).unlink(missing_ok=True)
-    if all_weight_bytes(_source(run, "original.onnx")) < MOST_BYTES:
+    if light := all_weight_bytes(_source(run, "original.onnx")) < MOST_BYTES:
         export_onnx(run, fresh)
         fresh.replace(run / ANNOTATED)  # whole, or not at all where the time of the run is over
+    return light
 
 
 def _source(run: Path, name: str) -> onnx.ModelProto:
