@@ -54,17 +54,6 @@ KernelsOfRuns = Callable[[int], Sequence[Sequence[Kernel]]]
 
 
 @runtime_checkable
-class HasTimeline(Protocol):
-    """A backend whose library tells the kernels of a run in their order, so that a session can show them."""
-
-    def load_profiled(
-        self, workdir: Path, target: Target, variant: Variant, inputs: Tensors = ()
-    ) -> tuple[DynamicExecutable, KernelsOfRuns]:
-        """The piece in ``workdir``, as ``load`` gives it, with the library's profiler on, and what that tells."""
-        ...
-
-
-@runtime_checkable
 class HasProfiler(Protocol):
     """A backend whose library has a profiler."""
 
@@ -76,6 +65,18 @@ class HasProfiler(Protocol):
         self, workdir: Path, target: Target, variant: Variant, inputs: Sequence[np.ndarray], seconds: float
     ) -> Sequence[KernelTime]:
         """Run the piece in ``workdir`` on ``inputs`` for some ``seconds`` with the library's profiler on."""
+        ...
+
+
+@runtime_checkable
+class HasTimeline(HasProfiler, Protocol):
+    """A backend whose profiler tells the kernels of a run in their order, so that a session can show them."""
+
+    def load_profiled(
+        self, workdir: Path, target: Target, variant: Variant, inputs: Tensors = ()
+    ) -> tuple[DynamicExecutable, KernelsOfRuns]:
+        """The piece in ``workdir`` of a variant that it profiles, loaded as by ``load``, but with the library's
+        profiler on; and what that tells."""
         ...
 
 

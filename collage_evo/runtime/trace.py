@@ -90,10 +90,10 @@ def trace_artifact(
     kernels_of: dict[Piece, KernelsOfRuns] = {}
 
     def load(piece: Piece, program: Program, target: Target) -> Executable:
-        backend = get_backend(piece.backend)
-        if not isinstance(backend, HasTimeline):
+        backend, inputs = get_backend(piece.backend), [program.tensors[name] for name in piece.inputs]
+        variant = backend.variant(piece.variant)
+        if not (isinstance(backend, HasTimeline) and backend.profiles(variant)):
             return load_piece(piece, program, target)
-        variant, inputs = backend.variant(piece.variant), [program.tensors[name] for name in piece.inputs]
         loaded, kernels_of[piece] = backend.load_profiled(piece.directory, target, variant, inputs)
         return loaded
 

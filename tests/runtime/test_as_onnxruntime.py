@@ -160,7 +160,7 @@ def test_timing_and_inspection_go_by_profile(
     np.savez(tmp_path / "none.npz", x=rows(0), k=K)
     with pytest.raises(InputError, match=r"none\.npz has no row of 'x'"):
         bench_artifact(artifact, tmp_path / "none.npz", warmup=0, repeat=2)
-    print_bench(other, profile=True)
+    print_bench(other)
     assert "in the fallback" in capsys.readouterr().out
     print_artifact(read_artifact(artifact))
     printed = capsys.readouterr().out

@@ -8,6 +8,8 @@ import numpy as np
 import pytest
 
 from collage_evo.backends.profiled import Kernel
+from collage_evo.fitness.compile.cache import PieceCache
+from collage_evo.fitness.compile.compiler import Compiler
 from collage_evo.runtime.artifact import Profile, write_artifact
 from collage_evo.runtime.bench import random_feeds
 from collage_evo.runtime.program import Program
@@ -64,6 +66,16 @@ def test_operators_of_a_whole_model_name_its_nodes(backend: str, cache: Path, tm
     named = {name for event in events if event.operator for name in event.nodes}
     assert named
     assert named <= {node.name for node in CONVNET.graph.node}
+
+
+@pytest.mark.parametrize(("variant", "kinds"), [("default", {"", "Relu", "Mul"}), ("as-it-comes", {""})])
+def test_a_variant_that_is_not_profiled_has_its_region_alone(
+    variant: str, kinds: set[str], cache: Path, tmp_path: Path
+) -> None:
+    program = Compiler(TARGET, PieceCache(cache, 2**30)).whole(sums(2), "onnxruntime", variant)
+    found = {event.operator for event in traced(tmp_path, program)}
+    assert found >= kinds
+    assert (len(found) == 1) == (kinds == {""})
 
 
 def test_a_model_with_open_shapes_runs_on_any_of_them(cache: Path, tmp_path: Path) -> None:

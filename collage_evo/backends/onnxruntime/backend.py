@@ -194,7 +194,7 @@ class OnnxRuntimeBackend(Backend):
         return _session(path, target, variant, cores=self._cores)
 
     def profiles(self, variant: Variant) -> bool:
-        return variant.on_host
+        return variant.on_host and variant.name != AS_IT_COMES
 
     def profile(
         self, workdir: Path, target: Target, variant: Variant, inputs: Sequence[np.ndarray], seconds: float
