@@ -84,11 +84,10 @@ def front_svg(points: Sequence[FrontPoint], accuracy: Accuracy, width: float = W
         end = high if limit is None else max(line[-1][0], math.log10(limit))
         line.append((end, line[-1][1]))
         axes.step(*zip(*line, strict=True), where="post", color=MARK, linewidth=2, gid="step")
-    names = [(ANSWER, p) for p in drawn if p.answer]
-    baselines = [point for point in fastest_baselines(drawn) if not point.answer]
-    names += [(p.what or p.single, p) for p in [one for one in baselines if one.raced] or baselines]
-    placements = [point for point in drawn if point.what and not point.single and not point.answer]
-    names += [(p.what, p) for p in placements if len(placements) <= MOST or p in shown(drawn)]
+    some = drawn if len(drawn) <= 2 * MOST else shown(drawn)
+    chosen = {*fastest_baselines(drawn), *(point for point in some if point.answer or not point.single)}
+    points = sorted(chosen, key=lambda point: (not point.answer, not point.raced, point.latency_ms))
+    names = ((ANSWER if point.answer else point.what or point.single, point) for point in points)
     named = [(f"{name} {format_ms(point.latency_ms)} ms", *place(point)) for name, point in names]
     budget = format_budget(accuracy.budget)
     top = None if limit is None else (math.log10(limit), max(times) * 1.08)
