@@ -77,7 +77,7 @@ def test_the_skeleton_of_a_backend_conforms_on_the_suite_s_models_and_on_the_aut
     b = Builder("mine")
     convolved = b.op("Conv", b.input("x", (1, 3, 8, 8)), b.const(np.ones((4, 3, 3, 3), np.float32)))
     onnx.save(b.model(b.op("Relu", convolved)), tmp_path / "my_model.onnx")
-    (tmp_path / "check.py").write_text(check + 'print(*(one.case for one in report.findings), sep="\\n")\n')
+    (tmp_path / "check.py").write_text(check + '    print(*(one.case for one in report.findings), sep="\\n")\n')
     done = subprocess.run([sys.executable, "check.py"], cwd=tmp_path, capture_output=True, text=True, timeout=600)
     assert "findings, 0 failures" in done.stdout, done
     assert "my model [relu, default]" in done.stdout
