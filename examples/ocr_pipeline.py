@@ -23,7 +23,7 @@ from common import packaged, served
 from PIL import Image, ImageDraw, ImageFont
 from scipy import ndimage
 
-PAGE, LINE = (480, 640), (48, 320)
+PAGE, LINE = (320, 448), (48, 320)
 """Height and width that the networks are given."""
 MEAN, SPREAD = np.float32([0.485, 0.456, 0.406]), np.float32([0.229, 0.224, 0.225])
 
@@ -72,10 +72,10 @@ def _input(pixels: np.ndarray) -> Values:
     return {"x": np.ascontiguousarray(pixels.transpose(2, 0, 1)[None], np.float32)}
 
 
-def sample_page(*lines: str, size: int = 36) -> Image.Image:
+def sample_page(*lines: str, size: int = 30) -> Image.Image:
     page = Image.new("RGB", PAGE[::-1], "white")
     for row, text in enumerate(lines or ("Invoice 2026-1107", "total 1,284.50 EUR", "Platform 9")):
-        ImageDraw.Draw(page).text((40, 60 + 120 * row), text, "black", ImageFont.load_default(size=size))
+        ImageDraw.Draw(page).text((30, 45 + 90 * row), text, "black", ImageFont.load_default(size=size))
     return page
 
 
@@ -88,12 +88,12 @@ def texts(lines: int, pages: int = 40) -> Iterator[list[str]]:
 
 def pages() -> Iterator[Values]:
     """Samples for the detector."""
-    return (of_page(sample_page(*lines, size=24 + index % 3 * 8)) for index, lines in enumerate(texts(3)))
+    return (of_page(sample_page(*lines, size=22 + index % 3 * 5)) for index, lines in enumerate(texts(3)))
 
 
 def lines() -> Iterator[Values]:
     """Samples for the recogniser."""
-    return (of_line(sample_page(*line).crop((30, 50, 360, 110))) for line in texts(1))
+    return (of_line(sample_page(*line).crop((24, 38, 330, 88))) for line in texts(1))
 
 
 def main() -> None:

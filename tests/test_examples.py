@@ -96,7 +96,7 @@ def needs(distribution: str) -> None:
 def dark_finder() -> onnx.ModelProto:
     """A detector of dark places: pixels to how likely each is part of a letter."""
     net = Builder("finder")
-    x = net.input("x", (1, 3, 480, 640))
+    x = net.input("x", (1, 3, 320, 448))
     weights = net.const(np.full((1, 3, 1, 1), -2, np.float32))
     spread = net.op("MaxPool", net.op("Conv", x, weights), kernel_shape=[15, 49], pads=[7, 24, 7, 24])
     return net.model(net.op("Sigmoid", spread))
