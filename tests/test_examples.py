@@ -246,6 +246,15 @@ def test_every_cell_of_the_notebook_runs(cheap: list[collage_evo.Result]) -> Non
     assert shown[-1] is True
 
 
+def test_the_notebook_is_kept_with_its_outputs_and_the_processor() -> None:
+    text = (EXAMPLES / "tour.ipynb").read_text()
+    assert len(text) < 300_000
+    shown = [cell["outputs"] for cell in json.loads(text)["cells"] if cell["cell_type"] == "code"]
+    assert "Processor" in "".join(shown[0][0]["data"]["text/plain"])
+    assert sum(map(bool, shown)) == len(shown) - 1, "all but the parameters"
+    assert not [output for outputs in shown for output in outputs if output["output_type"] == "error"]
+
+
 def test_each_example_says_what_it_shows_and_how_it_is_run() -> None:
     scripts = [path for path in EXAMPLES.glob("*.py") if path.name != "common.py"]
     assert len(scripts) >= 5
