@@ -258,6 +258,15 @@ def test_halves_of_a_set_find_the_operator_that_errs_the_most_of_those_without_a
     assert sum(in_sets) - in_sets[culprit] < budget**2
 
 
+@pytest.mark.parametrize("heavy_bytes", [weights.HEAVY_BYTES, 0])
+def test_without_samples_everything_is_estimated(heavy_bytes: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    graph = build_graph(normalise(chain(2)))
+    monkeypatch.setattr(weights, "HEAVY_BYTES", heavy_bytes)
+    found = error_sensitivities(graph, ranges_of(graph), [], seconds=9.0, budget=0.02)
+    assert found.estimated == 6
+    assert set(found[Arithmetic.INT8]) == {0.0, Arithmetic.INT8.roundoff**2}
+
+
 @pytest.mark.parametrize("count", [1, 2, 3, 24])
 def test_copies_are_tried_far_from_each_other(count: int) -> None:
     order = sensitivity._apart(count)

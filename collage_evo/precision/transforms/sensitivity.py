@@ -205,7 +205,7 @@ class _Meter:
             left = (singles_s - spent_s) / spent_s * len(errors)
             count = int(min(max(0.0, left), len(trials)))
         untried = [trial for trial in trials if trial not in errors and trial.in_sets]
-        if untried and load_s * len(untried) < seconds - singles_s:
+        if self.feeds and untried and load_s * len(untried) < seconds - singles_s:
             error2 = self._together(self._loaded(untried), self.feeds[0], labels)
             until = self.clock() + seconds - spent_s
             sets = self._sets(error2, trials, errors, until)
