@@ -173,7 +173,7 @@ class OpenArtifacts:
             for piece, region in zip(pieces, recorded_regions(profile.info, len(pieces)), strict=False)
         }
         context.exclusive.acquire_exclusive()
-        events = trace_artifact(artifact, context.timed.feeds[0], job.runs, namings=namings)
+        events = trace_artifact(artifact, context.timed.feeds[0], job.runs, warmup=1, namings=namings)
         spent = multimap(((one.region, one.nodes), one.us) for one in events if one.operator)
         return Traced(tuple((*key, sum(times_us) / 1e3 / job.runs) for key, times_us in spent.items()))
 

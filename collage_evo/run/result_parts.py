@@ -267,7 +267,7 @@ def node_times(
         whole_ms: the time of all kernels together without the profiler.
     """
     times_ms, together = dict.fromkeys(kinds, 0.0), sum(ms for _, ms in kernels)
-    for names, ms in kernels:
+    for names, ms in kernels if together else ():  # a profile has whole microseconds: of a tiny model all may be 0
         inside = [name for name in names if name in kinds]
         for name in (owners := [name for name in inside if kinds[name] in HEAVY] or inside):
             times_ms[name] += ms / together * whole_ms / len(owners)

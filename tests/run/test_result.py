@@ -86,6 +86,7 @@ def test_a_kernel_s_time_is_that_of_its_heavy_operators() -> None:
     times_ms = node_times(kinds, kernels, 10.0)
     assert times_ms == {"conv": 5.0, "gemm": 2.0, "bias": 0.0, "relu": 0.0, "cast": 0.5, "pad": 0.5}
     assert node_times(kinds, [], 10.0) == {}, "a library without a profile"
+    assert node_times(kinds, [(("conv",), 0.0)], 0.001) == {}, "kernels that take no microsecond"
 
 
 def mixed() -> tuple[Tried, Placement]:
