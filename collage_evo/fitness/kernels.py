@@ -78,8 +78,12 @@ def nodes_of_whole(model: onnx.ModelProto, kernels: Sequence[Kernel]) -> list[tu
     """For each of ``kernels`` of ``model``, which a library compiled as it is, its nodes: those whose names, or those
     of their outputs, are in its label, and those before them that are in no label, and so were fused."""
     nodes = list(zip(node_names(model), model.graph.node, strict=True))
-    computing = [(place, name, one) for place, (name, one) in enumerate(nodes) if one.op_type != "Constant"]
-    places = {key: place for place, name, one in computing for key in (name, *one.output) if key}
+    places = {
+        key: place
+        for place, (name, one) in enumerate(nodes)
+        for key in (name, *one.output)
+        if key and one.op_type != "Constant"
+    }
     found = named_nodes(places, kernels)
     named = set(chain.from_iterable(found))
     fused = [

@@ -42,6 +42,7 @@ from collage_evo.backends.plain import PlainFiles
 from collage_evo.backends.profiled import Kernel, KernelsOfRuns, KernelTime, kernel_times, runs_within
 from collage_evo.backends.variants import AS_IT_COMES, DEFAULT, Arithmetic, Variant
 from collage_evo.digests import remembers
+from collage_evo.errors import InputError
 from collage_evo.graph.ir.elements import EXTENDED, dtype_named, is_packed, onnx_name, pack, packed_bytes, unpack
 from collage_evo.graph.ir.graph import Graph, Node, NodeSet, Tensor, members
 from collage_evo.graph.reference.ort_values import all_numpy, run_session
@@ -342,6 +343,8 @@ def _profiled_kernels(session: Any, directory: tempfile.TemporaryDirectory[str],
     with directory:
         events = json.loads(Path(session.end_profiling()).read_text())
     began = [event["ts"] for event in events if event["name"] == "model_run"]
+    if len(began) < runs:
+        raise InputError("onnxruntime records no more than a million operators of all runs: give fewer (--repeat)")
     kernels = multimap((bisect(began, one["ts"]), one) for one in events if one["name"].endswith(_KERNEL_TIME))
     return [[_kernel(one, us) for one in kernels.get(run, ())] for run, us in enumerate(began, 1)][-runs:]
 
