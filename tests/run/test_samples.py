@@ -107,7 +107,7 @@ def test_a_slow_model_is_judged_on_fewer_samples_by_the_error_than_by_a_metric(
     assert searched("metric", metric=f"{tmp_path / 'q.py'}:score", budget="1%") == 60
     monkeypatch.setattr(parts, "SEARCH_PART_SECONDS", 1e-6)
     monkeypatch.setattr(parts, "OVERTIME", 1e9)
-    assert searched("slow") == parts.LEAST_SAMPLES
+    assert searched("slow") == parts.LEAST_SEARCHED
     monkeypatch.setattr(parts, "OVERTIME", 1.0)
     assert searched("slowest") == parts.FEWEST_SAMPLES
     assert searched("neighbours", metric="recall@10", budget="1%") == 12, "as many as the metric needs"
