@@ -14,7 +14,7 @@ MOST_PARTS, FEWEST_PARTS = 16, 4
 STRETCHES = 8
 """Parts of a network whose operators have names without a path."""
 LEAST = 0.005
-"""Share of the time from which on a kind of operator has a row. Chosen."""
+"""Share of the time from which on a kind of operator is shown. Chosen."""
 
 
 def time_spent(regions: Sequence[RegionResult], by_part: bool) -> list[tuple[str, int, float, float, str]]:
@@ -69,7 +69,7 @@ def _mostly(operators: Sequence[Operator], most: int = 2) -> str:
     """The kinds that take the most time, each with its share of that of all ``operators``."""
     whole = sum(map(_ms, operators)) or 1.0
     kinds = multimap((_kind(one), _ms(one) / whole) for one in operators)
-    shares = sorted(((sum(each), kind) for kind, each in kinds.items() if any(each)), reverse=True)
+    shares = sorted(((sum(each), kind) for kind, each in kinds.items() if sum(each) > LEAST), reverse=True)
     return ", ".join(f"{kind} {100 * share:.0f} %" for share, kind in shares[:most])
 
 
