@@ -29,9 +29,10 @@ from collage_evo.fitness.jobs import (
     TraceJob,
     recorded_regions,
 )
-from collage_evo.fitness.kernels import nodes_of_kernels
+from collage_evo.fitness.kernels import nodes_of_kernels, nodes_of_whole
 from collage_evo.fitness.timing import SingleSession, sample_batch, throttled, time_call_ms
 from collage_evo.fitness.worker_context import WorkerContext
+from collage_evo.graph.load.files import read_model
 from collage_evo.hardware.memory import PeakMemory
 from collage_evo.multimap import multimap
 from collage_evo.runtime.artifact import load_artifact, read_artifact
@@ -171,7 +172,7 @@ class OpenArtifacts:
         namings = {
             piece: partial(nodes_of_kernels, context.graph, region, context.compiler.model(context.graph, region))
             for piece, region in zip(pieces, recorded_regions(profile.info, len(pieces)), strict=False)
-        }
+        } or {pieces[0]: partial(nodes_of_whole, read_model(context.setting.files.original))}
         context.exclusive.acquire_exclusive()
         events = trace_artifact(artifact, context.timed.feeds[0], job.runs, warmup=1, namings=namings)
         spent = multimap(((one.region, one.nodes), one.us) for one in events if one.operator)
