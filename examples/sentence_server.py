@@ -41,16 +41,15 @@ Job = tuple[str, "Future[np.ndarray]"]
 def encode(session: Any, text: str) -> np.ndarray:
     """The sentence as a vector of length 1: the mean over its tokens' vectors."""
     feeds = of_text(text)
-    outputs = session.run(None, {value.name: feeds[value.name] for value in session.get_inputs()})
-    vectors = next(array for array in outputs if array.ndim == 3)[0, : max(1, feeds["attention_mask"].sum())]
-    mean = vectors.mean(axis=0)
+    vectors = next(array for array in session.run(None, feeds) if array.ndim == 3)[0]
+    mean = vectors[: max(1, feeds["attention_mask"].sum())].mean(axis=0)
     return np.asarray(mean / np.linalg.norm(mean))
 
 
 def of_text(text: str) -> dict[str, np.ndarray]:
-    """The encoder's inputs; some encoders have no types of tokens."""
+    """The encoder's inputs."""
     tokens = [zlib.crc32(word.encode()) % (WORDS - 1000) + 1000 for word in text.lower().split()][:LENGTH]
-    feeds = {name: np.zeros((1, LENGTH), np.int64) for name in ("input_ids", "attention_mask", "token_type_ids")}
+    feeds = {name: np.zeros((1, LENGTH), np.int64) for name in ("input_ids", "attention_mask")}
     feeds["input_ids"][0, : len(tokens)] = tokens
     feeds["attention_mask"][0, : len(tokens)] = 1
     return feeds
