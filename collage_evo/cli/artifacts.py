@@ -42,6 +42,11 @@ def execute(
 
     keep_to_cores(artifact)
     reports = bench_artifact(artifact, feeds, warmup, repeat)
+    if as_json:
+        print(to_json(reports[0] if len(reports) == 1 else reports, indent=1))
+    else:
+        for report in reports:
+            print_bench(report)
     if profile is not None:
         from collage_evo.export.sources import namings_of  # needs onnx, which a serving machine lacks
 
@@ -49,11 +54,6 @@ def execute(
         events = trace_artifact(artifact, fed, repeat, warmup, namings_of(artifact))
         write_timeline(profile, events, "/".join(artifact.absolute().parts[-2:]))
         typer.echo(f"written: {profile}, for ui.perfetto.dev or chrome://tracing", err=True)
-    if as_json:
-        print(to_json(reports[0] if len(reports) == 1 else reports, indent=1))
-        return
-    for report in reports:
-        print_bench(report)
 
 
 @command()

@@ -7,8 +7,10 @@ from __future__ import annotations
 
 import subprocess
 from collections.abc import Mapping
+from functools import partial
 from pathlib import Path
 
+from collage_evo import __version__
 from collage_evo.answer.baselines import measure_fallbacks
 from collage_evo.backends.registry import Entry, get_backend, survey
 from collage_evo.codec import from_json
@@ -32,17 +34,20 @@ def other_versions(python: str) -> dict[str, tuple[str, str]]:
     Raises:
         UnavailableError: it is no Python, or it has not this package.
     """
-    command = [*module_command("collage_evo", python), "backends", "--json"]
+    ask = partial(
+        subprocess.run, capture_output=True, text=True, env=module_environment(), timeout=START_S, check=True
+    )
+    command = module_command("collage_evo", python)
     try:
-        done = subprocess.run(
-            command, capture_output=True, text=True, env=module_environment(), timeout=START_S, check=True
-        )
-        there = from_json(done.stdout, dict[str, Entry])
+        other = ask([*command, "--version"]).stdout.split()[-1]
+        there = from_json(ask([*command, "backends", "--json"]).stdout, dict[str, Entry])
     except (OSError, ValueError, subprocess.SubprocessError) as error:
         why = (getattr(error, "stderr", None) or str(error)).strip().rpartition("\n")[2]
         raise UnavailableError(
             f"{python} does not run this package ({why}): install collage-evo there, with the libraries to compare"
         ) from None
+    if other != __version__:
+        raise UnavailableError(f"{python} has collage-evo {other}: install {__version__} there, as here")
     versions = {one.name: (one.version, there[one.name].version if one.name in there else "") for one in survey()}
     return {name: (here, elsewhere) for name, (here, elsewhere) in versions.items() if here != elsewhere}
 

@@ -12,6 +12,7 @@ from pathlib import Path
 import numpy as np
 
 from collage_evo.accuracy.samples import read_samples
+from collage_evo.backends.profiled import Kernel
 from collage_evo.digests import forget
 from collage_evo.errors import InputError
 from collage_evo.fitness.jobs import (
@@ -35,12 +36,14 @@ from collage_evo.fitness.worker_context import WorkerContext
 from collage_evo.graph.load.files import read_model
 from collage_evo.hardware.memory import PeakMemory
 from collage_evo.multimap import multimap
+from collage_evo.patterns.match import Region
 from collage_evo.runtime.artifact import load_artifact, read_artifact
 from collage_evo.runtime.crowd import Crowd
 from collage_evo.runtime.manifest import computes_exactly
+from collage_evo.runtime.program import Piece
 from collage_evo.runtime.session import Session
 from collage_evo.runtime.timing import TimedInputs, measure_uncontended
-from collage_evo.runtime.trace import trace_artifact
+from collage_evo.runtime.trace import Naming, trace_artifact
 
 LONG_TURN_S = 1.0
 """A round of a race that takes longer is not repeated."""
@@ -169,10 +172,14 @@ class OpenArtifacts:
         artifact, context = Path(job.artifact), self._context
         profile = read_artifact(artifact).profiles[0]
         pieces = profile.program.pieces
-        namings = {
-            piece: partial(nodes_of_kernels, context.graph, region, context.compiler.model(context.graph, region))
+
+        def named(region: Region, kernels: Sequence[Kernel]) -> list[tuple[str, ...]]:
+            return nodes_of_kernels(context.graph, region, context.compiler.model(context.graph, region), kernels)
+
+        namings: dict[Piece, Naming] = {
+            piece: partial(named, region)
             for piece, region in zip(pieces, recorded_regions(profile.info, len(pieces)), strict=False)
-        } or {pieces[0]: partial(nodes_of_whole, read_model(context.setting.files.original))}
+        } or {pieces[0]: lambda kernels: nodes_of_whole(read_model(context.setting.files.original), kernels)}
         context.exclusive.acquire_exclusive()
         events = trace_artifact(artifact, context.timed.feeds[0], job.runs, warmup=1, namings=namings)
         spent = multimap(((one.region, one.nodes), one.us) for one in events if one.operator)

@@ -135,12 +135,17 @@ class Comparison:
         """The exit code and the advice on the other environment, which has to be ``at_least`` so many times as fast
         as this one. Only what is certain counts against it."""
         as_fast = [one for one in _usable(self.there) if one.over is not None and one.over.low * at_least <= 1.0]
+        if all(one.latency_ms is None for one in self.there):
+            return SLOWER, f"Nothing runs there: {next((one.reason for one in self.there), '')}."
         if not as_fast:
             return SLOWER, "Do not upgrade: nothing that meets the budget there is as fast as the artifact here."
         answer = next((side for side in as_fast if side.name == ARTIFACT), None)
         faster = [side for side in as_fast if side.over_answer is not None and side.over_answer.low > 1.0]
-        if answer is None or faster:
-            return AGAIN, f"Run the search again there: {_name((faster or as_fast)[0])} is better than the answer."
+        if faster:
+            return AGAIN, f"Run the search again there: {_name(faster[0])} is faster than the answer."
+        if answer is None:
+            why = f"the answer does not run within the budget, and {_name(as_fast[0])} may be as fast as it is here"
+            return AGAIN, f"Run the search again there: {why}."
         return 0, f"Keep the answer: it is {_ratio(answer.over_here)} times as fast there as here."
 
     def exit_code(self, at_least: float) -> int:

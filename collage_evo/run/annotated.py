@@ -17,7 +17,6 @@ from collage_evo.fitness.jobs import recorded_regions
 from collage_evo.graph.convert.origin import Fate, name_nodes, node_names
 from collage_evo.graph.convert.read import build_graph
 from collage_evo.graph.ir.graph import members
-from collage_evo.graph.ir.weights import all_weight_bytes
 from collage_evo.graph.load.files import read_model, save_model
 from collage_evo.models.builder import refill
 from collage_evo.multimap import multimap
@@ -30,7 +29,7 @@ from collage_evo.runtime.program import Piece
 IR_VERSION = 10
 """The first opset in which nodes have metadata."""
 MOST_BYTES = 2**28
-"""Weights of a model from which a run writes no copy of it."""
+"""Bytes of a model from which a run writes no copy of it."""
 
 
 @dataclass(frozen=True)
@@ -80,11 +79,15 @@ def write_annotated(run: Path) -> bool:
 
     Returns whether the model's weights are small enough; raises as :func:`export_onnx`.
     """
-    fresh = home_of(run) / "work" / ANNOTATED
-    (run / ANNOTATED).unlink(missing_ok=True)
-    if light := all_weight_bytes(_source(run, "original.onnx")) < MOST_BYTES:
-        export_onnx(run, fresh)
-        fresh.replace(run / ANNOTATED)  # whole, or not at all where the time of the run is over
+    work = home_of(run) / "work"
+    fresh, sources = work / ANNOTATED, (*work.glob("original.onnx"), *work.glob("original.onnx.data/*"))
+    if light := sum(source.stat().st_size for source in sources) < MOST_BYTES:
+        (run / ANNOTATED).unlink(missing_ok=True)
+        try:
+            export_onnx(run, fresh)
+            fresh.replace(run / ANNOTATED)  # whole, or not at all where the time of the run is over
+        finally:
+            fresh.unlink(missing_ok=True)
     return light
 
 

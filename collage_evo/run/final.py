@@ -14,7 +14,7 @@ from collage_evo.answer.delivery import MODEL, OBJECTIVE, Delivery
 from collage_evo.answer.race import Race
 from collage_evo.answer.sequential import Ratio
 from collage_evo.answer.so_far import read_so_far
-from collage_evo.errors import InputError
+from collage_evo.errors import CollageError, InputError
 from collage_evo.genome.failure import Failure
 from collage_evo.graph.prepare import PreparedModel
 from collage_evo.report.finished import RESULT, write_result
@@ -153,9 +153,11 @@ def _delivered(
         speeds=speeds,
     )
     write_result(delivery.directory / RESULT, result)
-    annotate = partial(run.attempt, partial(write_annotated, delivery.directory), f"there is no {ANNOTATED}")
-    if in_time(annotate, 0.0) is None:
-        run.reporter.log(f"there was no time for {ANNOTATED}: export --onnx writes it")
+    try:
+        if in_time(partial(write_annotated, delivery.directory), 0.0) is None:
+            run.reporter.log(f"there was no time for {ANNOTATED}: export --onnx writes it")
+    except (OSError, CollageError) as error:  # the answer and its result stand
+        run.reporter.log(f"there is no {ANNOTATED}: {error}")
     run.attempt(lambda: write_html(delivery.directory / REPORT, result), "there is no report.html")
     return result
 

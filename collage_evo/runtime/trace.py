@@ -15,6 +15,7 @@ from collage_evo.backends.base import Executable, Target
 from collage_evo.backends.profiled import HasTimeline, Kernel, KernelsOfRuns
 from collage_evo.backends.registry import get_backend
 from collage_evo.backends.select import arithmetic_of
+from collage_evo.errors import InputError
 from collage_evo.multimap import multimap
 from collage_evo.runtime.artifact import load_artifact
 from collage_evo.runtime.program import Piece, Program
@@ -104,6 +105,10 @@ def trace_artifact(
         spans = [session.spans() for _ in range(runs)]
         pieces = session.program.pieces
         kernels = [kernels_of[piece](runs) if piece in kernels_of else [()] * runs for piece in pieces]
+    if any(len(of_piece) < runs for of_piece in kernels):
+        raise InputError("a library records a million operators of all runs at most: time fewer runs")
+    its_own = {piece: partial(named_nodes, {name: name for name in piece.nodes}) for piece in pieces}
+    named = [_by_labels(namings.get(piece) or its_own[piece]) for piece in pieces]
     return tuple(
         event
         for run, spans_of_run in enumerate(spans)
@@ -115,9 +120,22 @@ def trace_artifact(
             begin_us - spans[0][0][0],
             us,
             kernels[region][run],
-            namings.get(piece) or partial(named_nodes, {name: name for name in piece.nodes}),
+            named[region],
         )
     )
+
+
+def _by_labels(naming: Naming) -> Naming:
+    """``naming``, which compiles or reads a model, called once for the same kernels of several runs."""
+    known: dict[tuple[str, ...], Any] = {}
+
+    def named(kernels: Sequence[Kernel]) -> Any:
+        labels = tuple(kernel.label for kernel in kernels)
+        if labels not in known:
+            known[labels] = naming(kernels)
+        return known[labels]
+
+    return named
 
 
 def _events(
@@ -136,7 +154,7 @@ def _events(
     mostly = " + ".join(one for one in longest if sum(times_us[one]) > LEAST * us) or computes_in
     yield Event(run, region, piece.backend, mostly, "", "", piece.nodes, begin_us, us, thread)
     at_us, scale = 0.0, us / max(us, sum(kernel.us for kernel in kernels if kernel.start_us is None))
-    for kernel, nodes in zip(kernels, naming(kernels), strict=True):
+    for kernel, nodes in zip(kernels, naming(kernels) if kernels else (), strict=True):
         yield Event(
             run,
             region,

@@ -141,6 +141,11 @@ def test_who_is_likely_to_break_it_is_judged_before_the_race(tmp_path: Path) -> 
     run.errors |= {"low": 0.0099, "other": 0.0098}
     assert run.hold_out()[0] == "safe"
     assert (run.seen, run.raced) == ([{"low": 0.02, "other": 0.03}], ["safe"])
+    dead = Failure(Fault.HANG, "the metric took too long")
+    run = Run(tmp_path, {"low": dead, "other": dead, SINGLE: 1e-7})
+    run.errors |= {"low": 0.0099, "other": 0.0098}
+    run.hold_out()
+    assert run.raced == ["low", "other", SINGLE], "one that could not be judged is raced"
 
 
 def test_who_may_well_break_it_on_other_samples_is_out_but_by_a_metric(tmp_path: Path) -> None:

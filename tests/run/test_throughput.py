@@ -99,7 +99,7 @@ def test_what_is_measured_again_fills_the_machine_as_it_was_measured_then(
 ) -> None:
     asked: list[int] = []
 
-    def race(artifacts: Mapping[str, Path], machine: Machine, rounds: int, still: object) -> Race:
+    def race(artifacts: Mapping[str, Path], machine: Machine, *more: object, **pythons: object) -> Race:
         asked.append(machine.sessions)
         return Race({}, {})
 
@@ -115,9 +115,9 @@ def test_an_answer_and_libraries_are_compared_by_what_it_was_made_for(
 ) -> None:
     asked: list[int] = []
 
-    def heard(artifacts: Mapping[str, Path], machine: Machine, *more: Any) -> Race:
+    def heard(artifacts: Mapping[str, Path], machine: Machine, *more: Any, **pythons: Any) -> Race:
         asked.append(machine.sessions)
-        return race(artifacts, machine, *more)
+        return race(artifacts, machine, *more, **pythons)
 
     def alone(libraries: Sequence[Backend], work: Path, machine: Machine, *more: Any) -> tuple[Baseline, ...]:
         asked.append(machine.sessions)

@@ -5,6 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 
 import numpy as np
+import onnx
 import pytest
 
 from collage_evo.backends.profiled import Kernel
@@ -53,6 +54,22 @@ def test_regions_of_several_libraries_have_their_operators_in_order(cache: Path,
     assert {event.placed for event in events if event.operator and event.library == "onnxruntime"} == {False}
     assert {event.placed for event in events if event.operator and event.library == "openvino"} <= {True}
     assert {event.precision for event in events if event.operator in ("Conv", "Convolution")} == {"float32"}
+
+
+def test_what_the_body_of_a_loop_takes_is_the_loop_s(cache: Path, tmp_path: Path) -> None:
+    model = onnx.parser.parse_model(
+        """<ir_version: 9, opset_import: ["" : 18]> g (float[4] x) => (float[4] y) {
+            n = Constant <value_int = 3> ()
+            c = Constant <value = bool {1}> ()
+            y = Loop (n, c, x) <body = b (int64 i, bool d, float[4] s) => (bool e, float[4] t) {
+                e = Identity (d)
+                t = Relu (s)
+            }>
+        }"""
+    )
+    events = traced(tmp_path, whole(model, cache, "onnxruntime"))
+    assert_nested(events)
+    assert [event.operator for event in events if event.operator] == ["Loop"] * RUNS
 
 
 @pytest.mark.parametrize("backend", ["onnxruntime", "openvino"])

@@ -6,9 +6,10 @@ import json
 import tempfile
 from bisect import bisect
 from collections import Counter
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from functools import cache, partial
 from itertools import chain
+from operator import itemgetter
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, ClassVar
 
@@ -42,7 +43,6 @@ from collage_evo.backends.plain import PlainFiles
 from collage_evo.backends.profiled import Kernel, KernelsOfRuns, KernelTime, kernel_times, runs_within
 from collage_evo.backends.variants import AS_IT_COMES, DEFAULT, Arithmetic, Variant
 from collage_evo.digests import remembers
-from collage_evo.errors import InputError
 from collage_evo.graph.ir.elements import EXTENDED, dtype_named, is_packed, onnx_name, pack, packed_bytes, unpack
 from collage_evo.graph.ir.graph import Graph, Node, NodeSet, Tensor, members
 from collage_evo.graph.reference.ort_values import all_numpy, run_session
@@ -202,8 +202,9 @@ class OnnxRuntimeBackend(Backend):
     ) -> Sequence[KernelTime]:
         loaded, kernels_of = self.load_profiled(workdir, target, variant)
         runs = runs_within(seconds, partial(loaded.run, inputs))
-        times_ms = multimap((kernel.label, kernel.us / 1e3) for kernel in chain.from_iterable(kernels_of(runs)))
-        return kernel_times(times_ms, runs)
+        kernels = kernels_of(runs)
+        times_ms = multimap((kernel.label, kernel.us / 1e3) for kernel in chain.from_iterable(kernels))
+        return kernel_times(times_ms, len(kernels))
 
     def load_profiled(
         self, workdir: Path, target: Target, variant: Variant, inputs: Tensors = ()
@@ -339,14 +340,26 @@ def _open(path: Path, options: Any) -> Any:
 
 def _profiled_kernels(session: Any, directory: tempfile.TemporaryDirectory[str], runs: int) -> list[list[Kernel]]:
     """The kernels of each of the last ``runs`` of a session that writes its profile into ``directory``, by the names
-    of their nodes in the optimised graph."""
+    of their nodes in the optimised graph; of fewer runs where these have more than a million kernels.
+
+    Those in bodies of control flow are part of its time.
+    """
     with directory:
         events = json.loads(Path(session.end_profiling()).read_text())
     began = [event["ts"] for event in events if event["name"] == "model_run"]
-    if len(began) < runs:
-        raise InputError("onnxruntime records no more than a million operators of all runs: give fewer (--repeat)")
-    kernels = multimap((bisect(began, one["ts"]), one) for one in events if one["name"].endswith(_KERNEL_TIME))
+    called = sorted((one for one in events if one["name"].endswith(_KERNEL_TIME)), key=itemgetter("ts"))
+    kernels = multimap((bisect(began, one["ts"]), one) for one in _outside_bodies(called))
     return [[_kernel(one, us) for one in kernels.get(run, ())] for run, us in enumerate(began, 1)][-runs:]
+
+
+def _outside_bodies(called: Sequence[Mapping[str, Any]]) -> Iterator[Mapping[str, Any]]:
+    """The events of ``called``, by time, without those that begin while an operator with bodies runs."""
+    until = 0
+    for event in called:
+        if event["ts"] >= until:
+            yield event
+            if event["args"]["op_name"] in ("If", "Loop", "Scan"):
+                until = event["ts"] + event["dur"]
 
 
 def _kernel(event: Mapping[str, Any], began_us: float) -> Kernel:

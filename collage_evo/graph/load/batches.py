@@ -51,13 +51,19 @@ def samples_of(
 
 
 def _single(inputs: Mapping[str, Dims | None], arrays: Arrays) -> Mapping[str, Dims | None]:
-    """``inputs`` with a batch of 1 where it is open; unchanged where their arrays differ in rows."""
+    """``inputs`` with a batch of 1 where it is open; unchanged where no rows of one batch are seen.
+
+    They are seen where each array has as many, and no input has anything else in front, as the states of an RNN and
+    the edges of a graph have. A vector of open length is one sample: a waveform.
+    """
+    given = {name: dims for name, dims in inputs.items() if name in arrays}
     opened = {
         name: dims
-        for name, dims in inputs.items()
-        if dims and dims[0] is None and name in arrays and arrays[name].ndim == len(dims)
+        for name, dims in given.items()
+        if dims and dims[0] is None and arrays[name].ndim == len(dims) > 1
     }
-    if len({len(arrays[name]) for name in opened}) != 1:
+    others = [list(dims[:1]) if dims is not None else None for name, dims in given.items() if name not in opened]
+    if len({len(arrays[name]) for name in opened}) != 1 or any(front not in ([], [1]) for front in others):
         return inputs
     return {**inputs, **{name: [1, *dims[1:]] for name, dims in opened.items()}}
 

@@ -27,6 +27,8 @@ ROUNDS_SHARE = 0.5
 take the rest. Chosen."""
 TRACED_MS, MOST_TRACED = 1e3, 10
 """About the time of the runs with profilers, and most of them. Chosen: the means of a few tell where time goes."""
+LONGEST_TRACED_MS = 5e3
+"""A longer run has none: loading and three runs would take a quarter of a minute more. Chosen."""
 
 
 @dataclass(frozen=True)
@@ -106,7 +108,7 @@ def traced(run: RunContext, answer: Answer) -> Answer:
     Raises:
         InputError: a run with the libraries' profilers failed.
     """
-    if run.target.accelerated or not answer.region_ms:
+    if run.target.accelerated or not 0.0 < sum(answer.region_ms) < LONGEST_TRACED_MS:
         return answer
     runs = min(max(1, int(TRACED_MS / sum(answer.region_ms))), MOST_TRACED)
     found = run.machine.trace(answer.artifact, runs)

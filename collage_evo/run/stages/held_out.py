@@ -133,11 +133,14 @@ def hold_out(
             risky = candidates.errors.get(name, 0.0) > least and not computes_exactly(artifact)
             samples = held_out() if risky else None
             judgement = judge(artifact, samples) if samples and samples.is_file() else None
+            if isinstance(judgement, Failure):
+                break  # the winner tells why
             if judgement and (exclusion := _exclusion(run.limits, judgement, sampled.shared)):
                 excluded[name] = exclusion
                 leave_out(name, exclusion.reason, "a candidate is left out before the comparison")
         placements = {name: path for name, path in placements.items() if name not in {*excluded, *slow}}
-        most = max((candidates.errors.get(name, 0.0) for name in placements), default=0.0)
+        lower = [name for name, artifact in placements.items() if not computes_exactly(artifact)]
+        most = max((candidates.errors.get(name, 0.0) for name in lower), default=0.0)
         if excluded and not asked and most <= ROOM * budget:
             errors = {name: one.error for name, one in excluded.items() if one.error is not None}
             placements, asked = {**placements, **candidates.safer(errors)}, True

@@ -238,6 +238,19 @@ def test_open_sizes_that_differ_are_no_batch_and_each_file_of_a_folder_is_a_samp
     assert [sample["x"].shape for sample in read_feeds(tmp_path, images("n"))] == [(8, 3)]
 
 
+def test_an_open_size_beside_a_state_or_of_a_vector_is_no_batch(tmp_path: Path) -> None:
+    net = Builder("states")
+    x, state = net.input("x", ("n", 5, 3)), net.input("state", (2, "n", 3))
+    rnn = net.model(net.op("Add", x, net.op("ReduceSum", state, keepdims=0)))
+    save(tmp_path / "a.npz", x=np.ones((4, 5, 3), np.float32), state=np.ones((2, 4, 3), np.float32))
+    (sample,) = read_feeds(tmp_path / "a.npz", rnn)
+    assert sample["x"].shape == (4, 5, 3)
+    net = Builder("wave")
+    wave = net.model(net.op("Relu", net.input("x", ("n",))))
+    (sample,) = read_feeds(save(tmp_path / "b.npz", x=np.ones(16, np.float32)), wave)
+    assert sample["x"].shape == (16,)
+
+
 def test_no_rows_are_refused_unless_asked_for(tmp_path: Path) -> None:
     path = save(tmp_path / "a.npz", x=np.zeros((0, 3), np.float32))
     with pytest.raises(InputError, match=r"a\.npz has no row of 'x' \(shape \[0, 3\]\): give one at least"):
