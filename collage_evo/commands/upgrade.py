@@ -12,6 +12,7 @@ from pathlib import Path
 
 from collage_evo import __version__
 from collage_evo.answer.baselines import measure_fallbacks
+from collage_evo.backends.probing import PROBED
 from collage_evo.backends.registry import Entry, get_backend, survey
 from collage_evo.codec import from_json
 from collage_evo.commands.front_again import compile_points
@@ -34,9 +35,8 @@ def other_versions(python: str) -> dict[str, tuple[str, str]]:
     Raises:
         UnavailableError: it is no Python, or it has not this package.
     """
-    ask = partial(
-        subprocess.run, capture_output=True, text=True, env=module_environment(), timeout=START_S, check=True
-    )
+    environment = module_environment() | {PROBED: "{}"}  # what was probed here is not so there
+    ask = partial(subprocess.run, capture_output=True, text=True, env=environment, timeout=START_S, check=True)
     command = module_command("collage_evo", python)
     try:
         other = ask([*command, "--version"]).stdout.split()[-1]
