@@ -4,11 +4,12 @@
     python benchmarks/ordinary.py tools FOLDER           # one with nncf
     COLLAGE_EVO_PROCESSOR=avx2 python benchmarks/ordinary.py race FOLDER ordinary.json [--networks ...] [--rounds 8]
     COLLAGE_EVO_PROCESSOR=avx2 python benchmarks/ordinary.py all FOLDER trained.json --trained [--budget 0.02]
+    ... all FOLDER budgets.json --networks inception resnet50 pages --budget 0.05 --picks 0.02 0.01
 
 Networks are torchvision's, exported with random weights whose BatchNormalization has the statistics of the data: 48
 drawn images, and 12 others to judge by; or trained ones that packages ship (``ordinary_trained.py``), which need no
-torch. ``race`` starts a default run on each, and lets ONNX Runtime, OpenVINO, the tools' files and the answer take
-turns on one core, each in a process of its own. Errors are relative, against ONNX Runtime without optimisations, of
+torch; or this project's own, ``BUILT``. ``race`` starts a default run on each, picks its answers for further budgets, and
+lets ONNX Runtime, OpenVINO, the tools' files and the answers take turns on one core, each in a process of its own. Errors are relative, against ONNX Runtime without optimisations, of
 the output that has the largest. Raw times, answers and errors go to the JSON file. ``all`` is export, tools and race;
 what is in the folder is not made again, but for an answer on another processor.
 """
@@ -32,6 +33,8 @@ NETWORKS = {
     "regnet_x_3_2gf": 224, "vit_b_32": 224, "deeplabv3_mobilenet_v3_large": 448,
 }  # fmt: skip
 """torchvision's names, and the side of the image. The last three are in no other benchmark."""
+BUILT = {"inception": "network:inception_v3", "densenet": "network:densenet121", "resnet50": "builtin:resnet50"}
+"""Networks with random weights under which errors grow less from layer to layer than in torchvision's."""
 SAMPLES, HELD_OUT = 48, 12
 BUDGET = 0.02
 LEAST_SPREAD = 0.3
@@ -54,8 +57,23 @@ def export(folder: Path, names: Sequence[str]) -> None:
     for name in names:
         if name in TRAINED:
             _write_trained(folder / name, *TRAINED[name](SAMPLES, HELD_OUT))
+        if name in BUILT:
+            _write_built(folder / name, BUILT[name])
     if drawn := [name for name in names if name in NETWORKS]:
         _export_drawn(folder, drawn)
+
+
+def _write_built(place: Path, source: str) -> None:
+    from networks import PREFIX, make_network
+
+    from collage_evo.models.builtin import make_builtin
+    from collage_evo.models.images import draw_images
+
+    model = make_network(source) if source.startswith(PREFIX) else make_builtin(source, 0)[1]
+    (given,) = model.graph.input
+    side = given.type.tensor_type.shape.dim[-1].dim_value
+    images = np.concatenate(list(draw_images(side, side, count=SAMPLES + HELD_OUT)))
+    _write_trained(place, model, {given.name: images[:SAMPLES]}, {given.name: images[SAMPLES:]})
 
 
 def _write_trained(place: Path, model: Any, samples: Feeds, held_out: Feeds) -> None:
@@ -216,7 +234,7 @@ def error(exact: np.ndarray, made: np.ndarray) -> float:
     return float(np.linalg.norm(made.astype(float) - exact) / np.linalg.norm(exact.astype(float)))
 
 
-def sides_of(folder: Path, name: str, budget: float) -> dict[str, tuple[str, Path]]:
+def sides_of(folder: Path, name: str, budget: float, picks: Sequence[float] = ()) -> dict[str, tuple[str, Path]]:
     """Library and file by the side's name."""
     place, sides = folder / name, {}
     for library in ("onnxruntime", "openvino"):
@@ -226,12 +244,19 @@ def sides_of(folder: Path, name: str, budget: float) -> dict[str, tuple[str, Pat
             if tool.startswith("nncf" if library == "onnxruntime" else "dynamic"):
                 continue  # neither reads what the other's tool wrote
             sides[f"{tool} in {library}"] = library, _file(folder, name, tool)
-    sides["collage_evo"] = "collage_evo", _run(folder, name, budget) / "best.collage"
+    run = _run(folder, name, budget)
+    sides[_answer(budget)] = "collage_evo", run / "best.collage"
+    for picked in picks:
+        sides[_answer(picked)] = "collage_evo", run / "picked" / f"{picked:g}" / "best.collage"
     return {side: both for side, both in sides.items() if both[1].exists()}
 
 
-def answer(folder: Path, name: str, budget: float) -> float:
-    """Start a default run, unless its answer is there; seconds that it took."""
+def _answer(budget: float) -> str:
+    return f"collage_evo, {budget:g}"
+
+
+def answer(folder: Path, name: str, budget: float, picks: Sequence[float] = ()) -> float:
+    """Start a default run, and pick its answers for more budgets, unless that was done; seconds that the run took."""
     place, run = folder / name, _run(folder, name, budget)
     record = run.with_name(f"{run.name}.seconds")
     if not record.exists():
@@ -239,6 +264,8 @@ def answer(folder: Path, name: str, budget: float) -> float:
         command = ["run", place / "model.onnx", "--data", place / "data.npz", "--budget", budget, "--out", run]
         subprocess.run([sys.executable, "-m", "collage_evo", *map(str, command), "--overwrite"], check=True)
         record.write_text(str(time.monotonic() - began))
+    for picked in picks:
+        subprocess.run([sys.executable, "-m", "collage_evo", "pick", run, "--budget", str(picked)], check=True)
     return float(record.read_text())
 
 
@@ -249,7 +276,15 @@ def _run(folder: Path, name: str, budget: float) -> Path:
     return folder / name / "-".join(filter(None, ("run", f"{budget:g}", level())))
 
 
-def race(folder: Path, names: Sequence[str], output: Path, budget: float, rounds: int, seconds: float) -> None:
+def race(
+    folder: Path,
+    names: Sequence[str],
+    output: Path,
+    budget: float,
+    rounds: int,
+    seconds: float,
+    picks: Sequence[float] = (),
+) -> None:
     """Take turns, and print a table."""
     from turns import median_ms, ratio, take_turns
 
@@ -259,8 +294,8 @@ def race(folder: Path, names: Sequence[str], output: Path, budget: float, rounds
     cpu, networks = this_machine().cpu, {}
     print(cpu, flush=True)
     for name in names:
-        took = answer(folder, name, budget)
-        sides, errors = sides_of(folder, name, budget), {}
+        took = answer(folder, name, budget, picks)
+        sides, errors = sides_of(folder, name, budget, picks), {}
         tools = json.loads((folder / name / "tools" / SECONDS).read_text())
         data, made = folder / name / "heldout.npz", folder / name / "made.npz"
         exact = _outputs("onnxruntime-exact", folder / name / "model.onnx", data, made)
@@ -277,19 +312,22 @@ def race(folder: Path, names: Sequence[str], output: Path, budget: float, rounds
             usable_cores()[:1], rounds, seconds,
         )  # fmt: skip
         ms = {side: median_ms(turns, side) for side in sides}
-        rivals = [side for side in sides if side != "collage_evo"]
-        best = min((side for side in rivals if errors[side] <= budget), key=ms.__getitem__)
+        rivals = [side for side in sides if not side.startswith("collage_evo")]
         plain = min((side for side in rivals if "float32" in side), key=ms.__getitem__)
-        gains = {rival: ratio(turns, rival, "collage_evo") for rival in {best, plain}}
-        seconds_of = {side: tools.get(side.split(" ")[0], 0.0) for side in rivals} | {"collage_evo": took}
+        gains = {}
+        for limit in (budget, *picks):
+            best = min((side for side in rivals if errors[side] <= limit), key=ms.__getitem__)
+            gains |= {(_answer(limit), rival): ratio(turns, rival, _answer(limit)) for rival in {best, plain}}
+        seconds_of = {side: tools.get(side.split(" ")[0], 0.0) for side in rivals} | {_answer(budget): took}
         print(name, flush=True)
         for side in sorted(sides, key=ms.__getitem__):
-            print(f"  {side:30} {ms[side]:8.2f} ms  error {errors[side]:.4f}  {seconds_of[side]:5.0f} s", flush=True)
-        for rival, gain in gains.items():
-            print(f"  collage_evo is {gain} times as fast as {rival}", flush=True)
+            cells = f"{ms[side]:8.2f} ms  error {errors[side]:.4f}  {seconds_of.get(side, 0.0):5.0f} s"
+            print(f"  {side:30} {cells}", flush=True)
+        for (ours, rival), gain in gains.items():
+            print(f"  {ours} is {gain} times as fast as {rival}", flush=True)
         raw = {side: [turn.times_ms for turn in turns[side]] for side in sides}
         networks[name] = {"seconds": seconds_of, "errors": errors, "ms": ms, "raw": raw,
-                       "gains": {rival: str(gain) for rival, gain in gains.items()}}  # fmt: skip
+                       "gains": {" over ".join(pair): str(gain) for pair, gain in gains.items()}}  # fmt: skip
         output.write_text(json.dumps({"cpu": cpu, "budget": budget, "networks": networks}))
 
 
@@ -311,6 +349,7 @@ def main() -> None:
     parser.add_argument("--networks", nargs="+", help="all of torchvision's, unless given")
     parser.add_argument("--trained", action="store_true", help="trained networks instead")
     parser.add_argument("--budget", type=float, default=BUDGET, help="of the answer, and of tools to compare it with")
+    parser.add_argument("--picks", type=float, nargs="*", default=(), help="smaller budgets of the same run")
     parser.add_argument("--rounds", type=int, default=8)
     parser.add_argument("--seconds", type=float, default=1.0)
     options = parser.parse_args()
@@ -324,7 +363,7 @@ def main() -> None:
     if options.step in ("tools", "all"):
         make_tools(options.folder, names)
     if options.step in ("race", "all"):
-        race(options.folder, names, options.output, options.budget, options.rounds, options.seconds)
+        race(options.folder, names, options.output, options.budget, options.rounds, options.seconds, options.picks)
 
 
 if __name__ == "__main__":

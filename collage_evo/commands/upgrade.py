@@ -8,9 +8,9 @@ from __future__ import annotations
 import subprocess
 from collections.abc import Mapping
 from functools import partial
+from importlib import metadata
 from pathlib import Path
 
-from collage_evo import __version__
 from collage_evo.answer.baselines import measure_fallbacks
 from collage_evo.backends.probing import PROBED
 from collage_evo.backends.registry import Entry, get_backend, survey
@@ -46,8 +46,8 @@ def other_versions(python: str) -> dict[str, tuple[str, str]]:
         raise UnavailableError(
             f"{python} does not run this package ({why}): install collage-evo there, with the libraries to compare"
         ) from None
-    if other != __version__:
-        raise UnavailableError(f"{python} has collage-evo {other}: install {__version__} there, as here")
+    if other != (ours := metadata.version("collage-evo")):
+        raise UnavailableError(f"{python} has collage-evo {other}: install {ours} there, as here")
     versions = {one.name: (one.version, there[one.name].version if one.name in there else "") for one in survey()}
     return {name: (here, elsewhere) for name, (here, elsewhere) in versions.items() if here != elsewhere}
 
