@@ -8,9 +8,10 @@
 
 Networks are torchvision's, exported with random weights whose BatchNormalization has the statistics of the data: 48
 drawn images, and 12 others to judge by; or trained ones that packages ship (``ordinary_trained.py``), which need no
-torch; or this project's own, ``BUILT``. ``race`` starts a default run on each, picks its answers for further budgets, and
-lets ONNX Runtime, OpenVINO, the tools' files and the answers take turns on one core, each in a process of its own. Errors are relative, against ONNX Runtime without optimisations, of
-the output that has the largest. Raw times, answers and errors go to the JSON file. ``all`` is export, tools and race;
+torch; or this project's own, ``BUILT``. ``race`` starts a default run on each, picks its answers for further budgets,
+and lets ONNX Runtime, OpenVINO, the tools' files and the answers take turns on one core, each in a process of its own.
+Errors are relative, against ONNX Runtime without optimisations, of the output that has the largest. Raw times, answers
+and errors go to the JSON file. ``all`` is export, tools and race;
 what is in the folder is not made again, but for an answer on another processor.
 """
 
@@ -314,7 +315,7 @@ def race(
         ms = {side: median_ms(turns, side) for side in sides}
         rivals = [side for side in sides if not side.startswith("collage_evo")]
         plain = min((side for side in rivals if "float32" in side), key=ms.__getitem__)
-        gains = {}
+        gains: dict[tuple[str, str], Any] = {}
         for limit in (budget, *picks):
             best = min((side for side in rivals if errors[side] <= limit), key=ms.__getitem__)
             gains |= {(_answer(limit), rival): ratio(turns, rival, _answer(limit)) for rival in {best, plain}}
