@@ -8,10 +8,10 @@
 
 Networks are torchvision's, exported with random weights whose BatchNormalization has the statistics of the data: 48
 drawn images, and 12 others to judge by; or trained ones that packages ship (``ordinary_trained.py``), which need no
-torch; or this project's own, ``BUILT``. ``race`` starts a default run on each, picks its answers for further budgets,
-and lets ONNX Runtime, OpenVINO, the tools' files and the answers take turns on one core, each in a process of its own.
-Errors are relative, against ONNX Runtime without optimisations, of the output that has the largest. Raw times, answers
-and errors go to the JSON file. ``all`` is export, tools and race;
+torch; or this project's own, ``BUILT``. ``race`` starts a default run on each, picks its answers for further
+budgets, and lets ONNX Runtime, OpenVINO, the tools' files and the answers take turns on one core, each in a process
+of its own. Errors are relative, against ONNX Runtime without optimisations, of the output that has the largest. Raw
+times, answers and errors go to the JSON file. ``all`` is export, tools and race;
 what is in the folder is not made again, but for an answer on another processor.
 """
 
