@@ -81,8 +81,8 @@ def write_annotated(run: Path) -> bool:
     """
     work = home_of(run) / "work"
     fresh, sources = work / ANNOTATED, (*work.glob("original.onnx"), *work.glob("original.onnx.data/*"))
+    (run / ANNOTATED).unlink(missing_ok=True)  # it may be of an earlier answer
     if light := sum(source.stat().st_size for source in sources) < MOST_BYTES:
-        (run / ANNOTATED).unlink(missing_ok=True)
         try:
             export_onnx(run, fresh)
             fresh.replace(run / ANNOTATED)  # whole, or not at all where the time of the run is over

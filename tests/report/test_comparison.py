@@ -142,6 +142,7 @@ def there(name: str, over: Ratio | None, over_answer: Ratio | None = None, error
 SAME, WORSE = there(ARTIFACT, ratio(0.97, 1.02)), there(ARTIFACT, ratio(1.1, 1.2))
 LOST, WRONG = there(ARTIFACT, None), there(ARTIFACT, ratio(0.5, 0.6), error=0.03)
 AS_SLOW, AS_FAST = there("slow", ratio(1.4, 1.6), ratio(0.6, 0.7)), there("slow", ratio(0.95, 1.0), ratio(1.1, 1.2))
+LEVEL = there("slow", ratio(0.95, 1.0))
 
 
 @pytest.mark.parametrize(
@@ -150,13 +151,14 @@ AS_SLOW, AS_FAST = there("slow", ratio(1.4, 1.6), ratio(0.6, 0.7)), there("slow"
         ((SAME, AS_SLOW), 1.0, 0, "Keep the answer: it is 1.01 [0.98, 1.03] times as fast there as here."),
         ((WORSE, AS_SLOW), 1.0, SLOWER, "Do not upgrade: nothing that meets the budget there is as fast"),
         ((WORSE, AS_SLOW), 0.9, 0, "Keep the answer: it is 0.87 [0.83, 0.91] times as fast there as here."),
-        ((WORSE, AS_FAST), 1.0, AGAIN, "Run the search again there: slow there with its defaults is better"),
-        ((SAME, AS_FAST), 1.0, AGAIN, "Run the search again there: slow there with its defaults is better"),
-        ((WRONG, AS_FAST), 1.0, AGAIN, "Run the search again there: slow there with its defaults is better"),
+        ((WORSE, AS_FAST), 1.0, AGAIN, "Run the search again there: slow there with its defaults is faster"),
+        ((SAME, AS_FAST), 1.0, AGAIN, "Run the search again there: slow there with its defaults is faster"),
+        ((WRONG, AS_FAST), 1.0, AGAIN, "Run the search again there: slow there with its defaults is faster"),
         ((LOST, AS_SLOW), 1.0, SLOWER, "Do not upgrade: nothing that meets the budget there is as fast"),
+        ((LOST, LEVEL), 1.0, AGAIN, "there: the answer does not run within the budget, and slow there"),
     ],
     ids=["level", "slower", "slower within what is allowed", "a library is as fast as here", "a library is faster",
-         "too wrong there", "lost there"],
+         "too wrong there", "lost there", "only a library there"],
 )
 def test_advice_on_another_environment(sides: tuple[Side, ...], at_least: float, code: int, told: str) -> None:
     found = replace(comparison(FASTER), there=sides, versions={"slow": ("1.0", "2.0")})
@@ -165,6 +167,12 @@ def test_advice_on_another_environment(sides: tuple[Side, ...], at_least: float,
     text = " ".join(printed(partial(print_comparison, found, at_least), 200).split())
     assert "There: /new/python, with slow 2.0 (here 1.0). There over here: " in text
     assert "slow there with its defaults" in text
+
+
+def test_an_environment_in_which_nothing_runs_says_why() -> None:
+    found = replace(comparison(FASTER), there=(replace(LOST, reason="it lacks openvino"),))
+    assert found.exit_code(1.0) == SLOWER
+    assert "Nothing runs there: it lacks openvino." in verdict(found)
 
 
 def test_an_artifact_that_is_too_wrong_here_decides_before_another_environment() -> None:
