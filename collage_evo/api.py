@@ -56,7 +56,7 @@ class Result:
 
     directory: Path
     """The run directory."""
-    profiles: tuple[Finished, ...]
+    profiles: tuple[Finished, ...] = field(repr=False)
     """The result for each profile of input shapes; only one unless several were requested. Empty if the time was over
     before the final comparison, or that failed."""
     _temporary: tempfile.TemporaryDirectory[str] | None = field(default=None, repr=False, compare=False)
