@@ -137,6 +137,8 @@ def test_who_is_likely_to_break_it_is_judged_before_the_race(tmp_path: Path) -> 
     run.errors |= {"low": 0.0099, "near": 0.0099}
     answer, held = run.hold_out()
     assert (answer, run.raced, set(held.excluded), run.excluded) == ("near", ["near"], {"low"}, {"low"})
+    run.raced.clear()
+    assert (run.hold_out(by_metric=True)[0], run.raced) == ("near", ["low", "near"])
     run = Run(tmp_path, {"low": 0.02, "other": 0.03, "safe": 0.005, SINGLE: 1e-7}, spare=["safe"])
     run.errors |= {"low": 0.0099, "other": 0.0098}
     assert run.hold_out()[0] == "safe"

@@ -127,7 +127,8 @@ def hold_out(
 
     in_float32 = functools.cache(lambda samples: _in_float32(model, samples))
     required, budget = run.config.accuracy.batch_invariant, run.limits.budget
-    least = RISKY * budget if run.config.time is None else math.inf
+    # By a metric there may be a thousand samples, and nothing is known of how often such a candidate fails.
+    least = RISKY * budget if run.config.time is None and not run.limits.by_metric else math.inf
     while True:
         for name, artifact in placements.items():
             risky = candidates.errors.get(name, 0.0) > least and not computes_exactly(artifact)
