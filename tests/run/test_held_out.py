@@ -58,7 +58,7 @@ class Run:
         self.excluded = set[str]()
         self.errors = {name: 0.0 if name.startswith(IN_FLOAT32) else 0.007 for name in errors}  # in the search
         self.ms: Mapping[str, float] = {}  # on inputs of open shapes, if there are any
-        self.sleep_s = 0.0
+        self.sleep_s, self.at_once = 0.0, len(spare)
         self.model = onnx.ModelProto()
         self.artifacts = {name: self._artifact(name) for name in errors if not name.startswith((*LIBRARIES, *spare))}
         (folder / "work").mkdir(exist_ok=True)
@@ -87,7 +87,8 @@ class Run:
 
     def safer(self, seen: Mapping[str, float]) -> Mapping[str, Path]:
         self.seen.append(dict(seen))
-        self.artifacts |= (spare := {name: self._artifact(name) for name in self.spare})
+        missing = [name for name in self.spare if name not in self.artifacts]
+        self.artifacts |= (spare := {name: self._artifact(name) for name in missing[: self.at_once]})
         return spare
 
     def hold_out(self, by_metric: bool = False, batch_invariant: bool = False) -> tuple[str, HeldOut]:
@@ -191,6 +192,13 @@ def test_safer_ones_race_once_after_all_that_raced_broke_it(tmp_path: Path) -> N
     assert run.hold_out()[0] == "exact"
     assert run.raced == ["low0", "low1", "low2", "safe", "exact"]
     assert len(run.seen) == 1
+
+
+def test_safer_ones_are_asked_for_again_after_one_of_them_broke_it(tmp_path: Path) -> None:
+    run = Run(tmp_path, {"low": 0.02, "safer": 0.03, "safest": 0.009, SINGLE: 1e-7}, spare=["safer", "safest"])
+    run.errors["low"], run.at_once = 0.0099, 1
+    assert run.hold_out()[0] == "safest"
+    assert (run.raced, run.seen) == (["safer", "safest"], [{"low": 0.02}, {"low": 0.02, "safer": 0.03}])
 
 
 def test_float32_stays_whatever_it_loses(tmp_path: Path) -> None:

@@ -38,8 +38,8 @@ from collage_evo.runtime.manifest import computes_exactly
 from collage_evo.runtime.signature import signature_of
 
 CHANCES = 3
-"""So many answers may exceed the budget. After that, only placements in float32 remain, and once those expected to be
-safer; single libraries are few, and each has its turn."""
+"""So many answers may exceed the budget. After that, only placements in float32 remain, and once those expected to
+be safer; single libraries are few, and each has its turn."""
 FIXED = "accuracy.batch_invariant had nothing to measure: no batch of independent rows, and no mask, has an open size"
 """Note on an answer of fixed shapes."""
 UNSIZED = "The answer was not compared with the libraries by size"
@@ -101,12 +101,14 @@ def hold_out(
     Args:
         run: its setting has the budget.
         model: computes the expected outputs of the samples.
-        candidates: more are compiled once, when those are left that are in float32 or leave half of the budget.
+        candidates: more are compiled whenever some were excluded and those are left that are in float32 or leave half
+            of the budget; once in a run with a deadline.
         baselines: all measured ones.
         race: gives the verdict on placements and baselines: :func:`collage_evo.run.stages.answer.decide`.
     """
     excluded, slow = dict[str, Exclusion](), dict[str, str]()
-    placements, asked, lost = candidates.artifacts, False, 0
+    placements, lost = candidates.artifacts, 0
+    known = 0  # so many were excluded when safer ones were asked for
     delivering_s = delivery_s(seconds_each(run.seconds, baselines))
     if (sampled := run.store.get(SAMPLES)) is None:
         raise DamagedFile(f"{run.work} has no samples; start the run again with --overwrite")
@@ -142,9 +144,10 @@ def hold_out(
         placements = {name: path for name, path in placements.items() if name not in {*excluded, *slow}}
         lower = [name for name, artifact in placements.items() if not computes_exactly(artifact)]
         most = max((candidates.errors.get(name, 0.0) for name in lower), default=0.0)
-        if excluded and not asked and most <= ROOM * budget:
+        again = run.config.time is None and lost <= CHANCES
+        if len(excluded) > known and (again or not known) and most <= ROOM * budget:
             errors = {name: one.error for name, one in excluded.items() if one.error is not None}
-            placements, asked = {**placements, **candidates.safer(errors)}, True
+            placements, known = {**placements, **candidates.safer(errors)}, len(excluded)
             continue
         verdict = race(placements, [baseline for baseline in baselines if baseline.name not in {*excluded, *slow}])
         if (samples := held_out()) is None:
