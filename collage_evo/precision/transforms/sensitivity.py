@@ -1,8 +1,8 @@
 """Sensitivity analysis: each operator's contribution to the error of the outputs in each lower arithmetic.
 
 A placement's error is about the root of the sum of its operators' sensitivities. One float32 model has a switch at
-each operator, so that one operator at a time computes on rounded numbers, or a set of them: where time does not
-suffice for all, sets show how much the others err together, and halves of these which ones.
+each operator, so that one operator at a time computes on rounded numbers. Where time does not suffice for all, the
+others are tried in sets (``precision/transforms/bisection.py``).
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from bisect import insort
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from copy import deepcopy
 from dataclasses import dataclass
-from itertools import chain, pairwise
+from itertools import pairwise
 from operator import attrgetter
 from types import MappingProxyType
 from typing import Any
@@ -36,6 +36,7 @@ from collage_evo.multimap import multimap
 from collage_evo.precision.quantise.arithmetic import Arithmetic
 from collage_evo.precision.quantise.rules import Ranges
 from collage_evo.precision.quantise.scales import Scale
+from collage_evo.precision.transforms.bisection import LEAST, attributed, bisected
 from collage_evo.precision.transforms.catalogue import TRANSFORMS
 from collage_evo.precision.transforms.transform import Rounding, Transform
 
@@ -52,10 +53,6 @@ that were (docs/studies.md#operators-that-were-not-tried)."""
 SETS_SHARE = 0.25
 """Share of the time for sets of operators that were not tried, while a mixture at the budget would contain such, or
 exclude a part of a set (docs/studies.md#operators-that-were-not-tried)."""
-LEAST_PART = 0.1
-"""Share of a set's squared error that its second half has at least: squares add up roughly. Chosen."""
-LEAST = 1e-30
-"""Squared errors below this are equal."""
 HEAVY_FIRST = 16
 """Trials of a heavy model for which the first switches are written. Chosen."""
 MORE_SHARE = 0.5
@@ -219,40 +216,10 @@ class _Meter:
     def _sets(
         self, error2: _Together, trials: Sequence[_Trial], errors: Mapping[_Trial, float], until: float
     ) -> _Sets:
-        """Sets of trials that are not in ``errors``, measured until a mixture at the budget consists of what was
-        measured, and leaves no part of a set out, or until the time is over.
-
-        The first is what the mixture would contain, then what it contains instead; if there is no more, the first
-        half of the set of which it leaves out the most time: bisection of what errs too much finds who causes it.
-        """
-        sets = dict[tuple[_Trial, ...], float]()
-        chosen = [trial for trial in trials if trial.in_sets]
-        while self.clock() <= until:
-            mixture = self._mixture(_estimated(chosen, errors, sets))
-            known = {*errors, *chain.from_iterable(sets)}
-            left_out_ms = {
-                one: sum(self.expected_ms[trial.node] for trial in one if trial not in mixture)
-                for one in sets
-                if len(one) > 1
-            }
-            if new := tuple(trial for trial in mixture if trial not in known):
-                sets[new] = error2(new)
-            elif any(left_out_ms.values()):
-                whole = max(left_out_ms, key=left_out_ms.__getitem__)
-                half, all2 = len(whole) // 2, sets.pop(whole)
-                sets[whole[:half]] = its = error2(whole[:half])
-                sets[whole[half:]] = max(all2 - its, LEAST_PART * all2)
-            else:
-                break
-        return sets
-
-    def _mixture(self, errors2: Mapping[_Trial, float]) -> Mapping[_Trial, float]:
-        """The trials of a mixture at the budget, those that take the most time for their squared error first."""
-        mixture = dict[_Trial, float]()
-        for trial in sorted(errors2, key=lambda one: errors2[one] / self.expected_ms[one.node]):
-            if sum(mixture.values()) + errors2[trial] <= self.budget**2:
-                mixture[trial] = errors2[trial]
-        return mixture
+        """Sets of trials that are not in ``errors``, measured as long as any helps and begins before ``until``."""
+        alone = _estimated([trial for trial in trials if trial.in_sets], errors)
+        expected_ms = {trial: self.expected_ms[trial.node] for trial in alone}
+        return bisected(alone, errors, expected_ms, self.budget, error2, lambda: self.clock() > until)
 
     def _loaded(self, trials: Sequence[_Trial]) -> Reference:
         """The model with a switch for each trial."""
@@ -431,7 +398,7 @@ def _complete(
     graph: Graph, trials: Sequence[_Trial], errors: Mapping[_Trial, float], sets: _Sets = MappingProxyType({})
 ) -> Sensitivities:
     """All sensitivities, with estimates of the unmeasured ones."""
-    sensitivities, found = Sensitivities(), _estimated(trials, errors, sets)
+    sensitivities, found = Sensitivities(), attributed(_estimated(trials, errors), errors, sets)
     sensitivities.estimated = len(trials) - len(errors)
     for transform in TRANSFORMS:
         values = [0.0] * len(graph.nodes)
@@ -445,8 +412,8 @@ def _complete(
     return sensitivities
 
 
-def _estimated(trials: Sequence[_Trial], errors: Mapping[_Trial, float], sets: _Sets) -> dict[_Trial, float]:
-    """The squared error of each trial: measured, by those of its kind, or its part in that of its set."""
+def _estimated(trials: Sequence[_Trial], errors: Mapping[_Trial, float]) -> dict[_Trial, float]:
+    """The squared error of each trial by itself: measured, or by those of its kind."""
     in_order = sorted(errors, key=attrgetter("node"))
     of_kind = multimap(((one.transform, *kind), one) for one in in_order for kind in enumerate(one.kinds))
     of_group = multimap((one.group, errors[one]) for one in in_order)
@@ -460,11 +427,7 @@ def _estimated(trials: Sequence[_Trial], errors: Mapping[_Trial, float], sets: _
         group = of_group.get(trial.group)
         return UNTRIED * statistics.median(group) if group else trial.transform.arithmetic.roundoff**2
 
-    found = {trial: errors[trial] if trial in errors else estimate(trial) for trial in trials}
-    for together, error2 in sets.items():
-        factor = error2 / max(LEAST, sum(found[trial] for trial in together))
-        found |= {trial: factor * found[trial] for trial in together if trial not in errors}
-    return found
+    return {trial: errors[trial] if trial in errors else estimate(trial) for trial in trials}
 
 
 def _alike(graph: Graph) -> dict[Arithmetic, tuple[Arithmetic, NodeSet]]:
