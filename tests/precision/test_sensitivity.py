@@ -29,7 +29,7 @@ from collage_evo.models.builder import Builder
 from collage_evo.precision.quantise.arithmetic import Arithmetic
 from collage_evo.precision.quantise.rules import quantisable, scale_source
 from collage_evo.precision.quantise.write import quantised_region
-from collage_evo.precision.transforms import sensitivity
+from collage_evo.precision.transforms import sensitivity, switches
 from collage_evo.precision.transforms.catalogue import TRANSFORMS
 from collage_evo.precision.transforms.sensitivity import FIRST, UNTRIED, error_sensitivities
 from tests.precision.nets import random_inputs, ranges_of
@@ -137,7 +137,7 @@ def test_a_heavy_model_has_switches_for_what_is_tried_only(
 
     monkeypatch.setattr(weights, "HEAVY_BYTES", 0)
     monkeypatch.setattr(sensitivity, "HEAVY_FIRST", 4)
-    monkeypatch.setattr(sensitivity, "Reference", Counted)
+    monkeypatch.setattr(switches, "Reference", Counted)
     found = error_sensitivities(graph, ranges, feeds, seconds=seconds, clock=ticking(10))
     assert made[0] == 4
     assert len(made) == batches

@@ -1,8 +1,8 @@
 """Sensitivity analysis: each operator's contribution to the error of the outputs in each lower arithmetic.
 
-A placement's error is about the root of the sum of its operators' sensitivities. One float32 model has a switch at
-each operator, so that one operator at a time computes on rounded numbers. Where time does not suffice for all, the
-others are tried in sets (``precision/transforms/bisection.py``).
+A placement's error is about the root of the sum of its operators' sensitivities. One operator at a time computes on
+rounded numbers (``precision/transforms/switches.py``). Where time does not suffice for all, sets of the others do
+(``precision/transforms/bisection.py``).
 """
 
 from __future__ import annotations
@@ -13,7 +13,6 @@ import statistics
 import time
 from bisect import insort
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from copy import deepcopy
 from dataclasses import dataclass
 from itertools import pairwise
 from operator import attrgetter
@@ -21,24 +20,19 @@ from types import MappingProxyType
 from typing import Any
 
 import numpy as np
-import onnx
-from onnx import TensorProto, helper, numpy_helper
 
-from collage_evo.graph.convert.extract import import_domains
-from collage_evo.graph.ir.graph import Graph, Node, NodeSet, node_set
+from collage_evo.graph.ir.graph import Graph, NodeSet, node_set
 from collage_evo.graph.ir.kinds import kinds_of
-from collage_evo.graph.ir.operators import CONTRIBUTED, HEAVY
+from collage_evo.graph.ir.operators import HEAVY
 from collage_evo.graph.ir.weights import is_heavy
 from collage_evo.graph.reference.distance import counted_distances, holds_labels
-from collage_evo.graph.reference.reference import Reference
-from collage_evo.models.builder import refill
 from collage_evo.multimap import multimap
 from collage_evo.precision.quantise.arithmetic import Arithmetic
 from collage_evo.precision.quantise.rules import Ranges
-from collage_evo.precision.quantise.scales import Scale
 from collage_evo.precision.transforms.bisection import LEAST, attributed, bisected
 from collage_evo.precision.transforms.catalogue import TRANSFORMS
-from collage_evo.precision.transforms.transform import Rounding, Transform
+from collage_evo.precision.transforms.switches import Switches, transforms_at
+from collage_evo.precision.transforms.transform import Transform
 
 FIRST = 4
 """Operators of each arithmetic, heavy and other ones, that are tried first. Chosen."""
@@ -160,11 +154,11 @@ class _Meter:
         """All trials on the first sample, and those of heavy operators on the others, as far as time allows."""
         if not self.feeds:
             return {}, {}
-        reference = self._loaded(trials)
-        labels = self._labels(reference)
+        switches = self._loaded(trials)
+        labels = self._labels(switches)
         # From here on: a model takes longer to load than a small one is tried for.
         begin = self.clock()
-        error2 = self._together(reference, self.feeds[0], labels)
+        error2 = self._together(switches, self.feeds[0], labels)
         errors = self._errors2(error2, trials, begin + self._singles_s(seconds))
         sets = self._sets(error2, trials, errors, begin + seconds)
         errors |= self._errors2(error2, [trial for trial in trials if trial not in errors], begin + seconds)
@@ -173,7 +167,7 @@ class _Meter:
         for sample in self.feeds[1:] if len(errors) == len(trials) else ():
             if self.clock() > more_end:
                 break
-            errors = self._errors2(self._together(reference, sample, labels), heavy, more_end)
+            errors = self._errors2(self._together(switches, sample, labels), heavy, more_end)
             if len(errors) == len(heavy):  # with only some, operators would differ in their samples
                 rounds.append(errors)
         return {trial: statistics.fmean(one[trial] for one in rounds if trial in one) for trial in rounds[0]}, sets
@@ -192,11 +186,11 @@ class _Meter:
         while self.feeds and count and len(errors) < len(trials):
             batch = trials[len(errors) : len(errors) + count]
             began = self.clock()
-            reference = self._loaded(batch)
+            switches = self._loaded(batch)
             load_s = (self.clock() - began) / len(batch)
-            labels = labels or self._labels(reference)
+            labels = labels or self._labels(switches)
             begin = self.clock()
-            error2 = self._together(reference, self.feeds[0], labels)
+            error2 = self._together(switches, self.feeds[0], labels)
             errors |= self._errors2(error2, batch, begin + singles_s - spent_s)
             spent_s += self.clock() - begin
             left = (singles_s - spent_s) / spent_s * len(errors)
@@ -221,28 +215,24 @@ class _Meter:
         expected_ms = {trial: self.expected_ms[trial.node] for trial in alone}
         return bisected(alone, errors, expected_ms, self.budget, error2, lambda: self.clock() > until)
 
-    def _loaded(self, trials: Sequence[_Trial]) -> Reference:
+    def _loaded(self, trials: Sequence[_Trial]) -> Switches:
         """The model with a switch for each trial."""
         tried = {one: node_set(trial.node for trial in trials if trial.transform is one) for one in TRANSFORMS}
-        return Reference(_with_switches(self.graph, tried, self.ranges), self.threads)
+        return Switches(self.graph, tried, self.ranges, self.threads)
 
-    def _labels(self, reference: Reference) -> list[bool]:
+    def _labels(self, switches: Switches) -> list[bool]:
         """Whether each output holds labels."""
-        outputs = [reference.run(sample) for sample in self.feeds[:2]]
+        outputs = [switches.run(sample) for sample in self.feeds[:2]]
         return [holds_labels(output) for output in zip(*outputs, strict=True)]
 
-    def _together(self, reference: Reference, sample: Mapping[str, Any], labels: Sequence[bool]) -> _Together:
+    def _together(self, switches: Switches, sample: Mapping[str, Any], labels: Sequence[bool]) -> _Together:
         """Measures trials on ``sample``."""
-        exact = reference.run(sample)
+        exact = switches.run(sample)
 
         def error2(trials: Sequence[_Trial]) -> float:
-            switched = dict(sample)
-            for trial in trials:
-                node = self.graph.nodes[trial.node]
-                switched |= trial.transform.constants(self.graph, node, self.ranges)
-                switched[_switch(node, trial.transform)] = np.array(True)
+            values = switches.run(sample, [(trial.node, trial.transform) for trial in trials])
             # Beyond this the outputs have nothing in common.
-            return min(_error(reference.run(switched), exact, labels), 1.0) ** 2
+            return min(_error(values, exact, labels), 1.0) ** 2
 
         return error2
 
@@ -270,7 +260,7 @@ def _error(values: Sequence[Any], exact: Sequence[Any], labels: Sequence[bool]) 
 def _trials(graph: Graph, losing: Mapping[Transform, NodeSet]) -> Iterator[_Trial]:
     kinds = list(zip(*(kinds_of(graph, refinements) for refinements in REFINEMENTS), strict=True))
     for node in graph.nodes:
-        for transform in _of(losing, node.index):
+        for transform in transforms_at(losing, node.index):
             yield _Trial(node.index, transform, node.op_type in HEAVY, kinds[node.index])
 
 
@@ -307,91 +297,6 @@ def _apart(count: int) -> list[int]:
         order.append((left + right) // 2)
         insort(known, order[-1])
     return order
-
-
-def _of(losing: Mapping[Transform, NodeSet], node: int) -> list[Transform]:
-    return [transform for transform, nodes in losing.items() if nodes >> node & 1]
-
-
-def _with_switches(graph: Graph, losing: Mapping[Transform, NodeSet], ranges: Ranges) -> onnx.ModelProto:
-    """The model with a switch for each trial. Switches and weights are inputs with defaults: off, and exact."""
-    model = deepcopy(graph.model)
-    protos: list[onnx.NodeProto] = []
-    constants: dict[str, np.ndarray] = {}
-    weights: dict[str, None] = {}
-    switches: list[str] = []
-    for node in graph.nodes:
-        copies = [deepcopy(proto) for proto in node.protos]
-        behind: list[onnx.NodeProto] = []
-        tried = {_switch(node, one): one.trial(graph, node, ranges) for one in _of(losing, node.index)}
-        floats = [place for place, name in enumerate(node.outputs) if name and graph.tensors[name].dtype == "float32"]
-        switches += tried
-        for switch, trial in tried.items():
-            for position, through in trial.reads.items():
-                rounded = f"{switch} {position}"
-                protos.append(_rounding(copies[0].input[position], rounded, switch, through, constants))
-                copies[0].input[position] = rounded
-            for place in floats if trial.makes else ():
-                name, copies[0].output[place] = copies[0].output[place], f"{switch} exact {place}"
-                behind.insert(0, _rounding(copies[0].output[place], name, switch, trial.makes, constants))
-        plain = deepcopy(copies[0])
-        for switch, instead in ((switch, trial.instead) for switch, trial in tried.items() if trial.instead):
-            other, numbers = instead(plain)
-            copies[0].CopyFrom(_choice(switch, plain.output[0], other, [deepcopy(copies[0])], numbers))
-        protos += [*copies, *behind]
-        if node.op_type in HEAVY and tried:
-            weights.update({name: None for name in node.inputs[1:] if name in graph.constants})
-    refill(model.graph.node, protos)
-    constants.update({switch: np.array(False) for switch in switches})
-    import_domains(model, {CONTRIBUTED: 1})
-    model.graph.initializer.extend(numpy_helper.from_array(array, name) for name, array in constants.items())
-    kinds = {**dict.fromkeys(switches, TensorProto.BOOL), **dict.fromkeys(weights, TensorProto.FLOAT)}
-    for name, type_ in kinds.items():
-        shape = constants[name].shape if name in constants else graph.constants[name].shape
-        model.graph.input.append(helper.make_tensor_value_info(name, type_, shape))
-    return model
-
-
-def _switch(node: Node, transform: Transform) -> str:
-    return f"switch {transform.arithmetic} {node.index}"
-
-
-def _rounding(
-    source: str, rounded: str, switch: str, through: Rounding, constants: dict[str, np.ndarray]
-) -> onnx.NodeProto:
-    """``source``, rounded through another type if ``switch`` is on, else unchanged; adds its ``constants``."""
-    inner = f"{rounded} inner"
-    if isinstance(through, Scale):
-        scale, zero = np.array(through.scale), np.array(through.zero_point)
-        parts: dict[str, np.ndarray] = {f"{rounded} scale": scale, f"{rounded} zero": zero}
-        constants |= parts
-        there = helper.make_node("QuantizeLinear", [source, *parts], [inner])
-        back = helper.make_node("DequantizeLinear", [inner, *parts], [rounded])
-    else:
-        there = helper.make_node("Cast", [source], [inner], to=through)
-        back = helper.make_node("Cast", [inner], [rounded], to=TensorProto.FLOAT)
-    return _choice(switch, rounded, [there, back], [helper.make_node("Identity", [source], [rounded])])
-
-
-def _choice(
-    switch: str,
-    target: str,
-    on: Sequence[onnx.NodeProto],
-    off: Sequence[onnx.NodeProto],
-    constants: Mapping[str, np.ndarray] = MappingProxyType({}),
-) -> onnx.NodeProto:
-    """An If that makes the tensor ``target`` by ``on`` if ``switch`` is on, else by ``off``.
-
-    ``constants`` are those of ``on``, inside its branch: the reference does not treat outer tensors as constant, and
-    multiplies by another kernel.
-    """
-    branches = []
-    for word, nodes in (("on", on), ("off", off)):
-        nodes[-1].output[0] = inner = f"{switch} {target} {word}"
-        value = helper.make_tensor_value_info(inner, TensorProto.FLOAT, None)
-        branches.append(helper.make_graph(nodes, inner, [], [value]))
-    branches[0].initializer.extend(numpy_helper.from_array(array, name) for name, array in constants.items())
-    return helper.make_node("If", [switch], [target], then_branch=branches[0], else_branch=branches[1])
 
 
 def _complete(
