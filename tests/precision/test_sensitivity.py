@@ -259,6 +259,17 @@ def test_halves_of_a_set_find_the_operator_that_errs_the_most_of_those_without_a
 
 
 @pytest.mark.parametrize("heavy_bytes", [weights.HEAVY_BYTES, 0])
+def test_single_operators_are_tried_in_the_time_that_sets_do_not_need(
+    heavy_bytes: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    graph = build_graph(normalise(chain(40)))
+    monkeypatch.setattr(weights, "HEAVY_BYTES", heavy_bytes)
+    find = partial(error_sensitivities, graph, ranges_of(graph), [random_inputs(graph, 0)], seconds=80)
+    alone, beside_sets = (find(clock=ticking(), budget=budget).estimated for budget in (0.0, 0.02))
+    assert 40 <= alone <= beside_sets <= alone + 4, "operators in int8 leave time to try 20 others"
+
+
+@pytest.mark.parametrize("heavy_bytes", [weights.HEAVY_BYTES, 0])
 def test_without_samples_everything_is_estimated(heavy_bytes: int, monkeypatch: pytest.MonkeyPatch) -> None:
     graph = build_graph(normalise(chain(2)))
     monkeypatch.setattr(weights, "HEAVY_BYTES", heavy_bytes)

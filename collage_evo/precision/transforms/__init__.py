@@ -24,6 +24,7 @@ calibration.
 ``precision/transforms/sensitivity.py`` measures each operator's contribution to the error: one model has a switch at
 each operator (``precision/transforms/switches.py``), and one operator at a time computes on rounded numbers. Where
 there is no time to try each, sets of operators and halves of these are tried (``precision/transforms/bisection.py``).
-The error of label outputs is the share that differs, as in judging. Squared errors add up: of MobileNet v2, ResNet-50 and BERT, whole and with random 40 % of the
-operators, predicted over measured was 0.77 to 1.10 in int8, 0.95 to 1.53 for whole models in bfloat16.
+The error of label outputs is the share that differs, as in judging. Squared errors add up: of MobileNet v2, ResNet-50
+and BERT, whole and with random 40 % of the operators, predicted over measured was 0.77 to 1.10 in int8, 0.95 to 1.53
+for whole models in bfloat16.
 """

@@ -12,8 +12,8 @@ import random
 import statistics
 import time
 from bisect import insort
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
 from itertools import pairwise
 from operator import attrgetter
 from types import MappingProxyType
@@ -84,12 +84,8 @@ class _Trial:
         return self.heavy and self.transform.arithmetic is Arithmetic.INT8
 
 
-_Together = Callable[[Sequence[_Trial]], float]
-"""The squared error on one sample of several operators in lower precisions at once."""
 _Sets = Mapping[tuple[_Trial, ...], float]
 """Trials that were measured together, and their squared error."""
-_Measured = tuple[Mapping[_Trial, float], _Sets]
-"""Squared errors of trials by themselves, and of sets."""
 
 
 def error_sensitivities(
@@ -133,12 +129,12 @@ def error_sensitivities(
         nodes_of[like] = nodes_of.get(like, 0) | nodes_of.get(kind, 0) & nodes
     losing = {one: one.losing(graph, nodes_of.get(one.arithmetic, 0), ranges) for one in TRANSFORMS}
     expected_ms = expected_ms or [1.0] * len(graph.nodes)
-    trials = _in_order(list(_trials(graph, losing)), expected_ms)
+    trials = _in_order(_trials(graph, losing), expected_ms)
     meter = _Meter(graph, ranges, feeds, threads, clock, budget, expected_ms)
-    return _complete(graph, trials, *(meter.of_heavy if is_heavy(graph.model) else meter.of_all)(trials, seconds))
+    return _complete(graph, trials, *meter.measure(trials, seconds))
 
 
-@dataclass(frozen=True)
+@dataclass
 class _Meter:
     """Measures the squared errors of trials; arguments as of :func:`error_sensitivities`."""
 
@@ -149,101 +145,93 @@ class _Meter:
     clock: Callable[[], float]
     budget: float
     expected_ms: Sequence[float]
+    begin: float = 0.0
+    """Time of the clock, put off by what loading took: a model takes longer to load than a small one is tried for."""
+    load_s: float = 0.0
+    """Seconds in which the switches of a trial were written and loaded, the last time."""
+    loaded: frozenset[_Trial] = frozenset()
+    """Trials that have switches now."""
+    labels: Sequence[bool] = ()
+    """Whether each output holds labels."""
+    switches: Switches = field(init=False)
+    sample: Mapping[str, Any] = field(init=False)
+    exact: Sequence[Any] = field(init=False)
+    """The outputs on ``sample`` with all switches off."""
 
-    def of_all(self, trials: Sequence[_Trial], seconds: float) -> _Measured:
-        """All trials on the first sample, and those of heavy operators on the others, as far as time allows."""
-        if not self.feeds:
-            return {}, {}
-        switches = self._loaded(trials)
-        labels = self._labels(switches)
-        # From here on: a model takes longer to load than a small one is tried for.
-        begin = self.clock()
-        error2 = self._together(switches, self.feeds[0], labels)
-        errors = self._errors2(error2, trials, begin + self._singles_s(seconds))
-        sets = self._sets(error2, trials, errors, begin + seconds)
-        errors |= self._errors2(error2, [trial for trial in trials if trial not in errors], begin + seconds)
+    def measure(self, trials: Sequence[_Trial], seconds: float) -> tuple[Mapping[_Trial, float], _Sets]:
+        """Squared errors of as many trials as ``seconds`` allow by themselves, and of sets.
+
+        In this order: single trials on the first sample, sets of those that are left, single ones in the time that
+        sets do not need, and those of heavy operators on the other samples.
+
+        The switches of a heavy model hold rounded weights and are written in seconds each, so only those that there
+        is time to try: a few first, which tell how long a trial takes. Sets need the switches of all that were not
+        tried, so there are none where these would take longer to write than sets may take.
+        """
+        errors: dict[_Trial, float] = {}
+        sets: _Sets = {}
+        if not self.feeds or not trials:
+            return errors, sets
+        is_large, singles_s = is_heavy(self.graph.model), (1.0 - SETS_SHARE) * seconds if self.budget else seconds
+        self._load(trials[:HEAVY_FIRST] if is_large else trials)
+        outputs = [self.switches.run(sample) for sample in self.feeds[:2]]
+        self.labels = [holds_labels(output) for output in zip(*outputs, strict=True)]
+        self.begin = self.clock()
+        self._try(trials, errors, singles_s)
+        untried = [trial for trial in trials if trial.in_sets and trial not in errors]
+        if not self.loaded.issuperset(untried) and self.load_s * len(untried) < seconds - singles_s:
+            self._load(untried)
+        if self.loaded.issuperset(untried):
+            sets = self._sets(trials, errors, seconds)
+        self._try(trials, errors, seconds)
         rounds, heavy = [errors], [trial for trial in trials if trial.heavy]
-        more_end = begin + MORE_SHARE * seconds
-        for sample in self.feeds[1:] if len(errors) == len(trials) else ():
-            if self.clock() > more_end:
+        for sample in self.feeds[1:] if len(errors) == len(trials) and not is_large else ():
+            if self._spent_s() > MORE_SHARE * seconds:
                 break
-            errors = self._errors2(self._together(switches, sample, labels), heavy, more_end)
+            self.sample, self.exact = sample, self.switches.run(sample)
+            self._try(heavy, errors := {}, MORE_SHARE * seconds)
             if len(errors) == len(heavy):  # with only some, operators would differ in their samples
                 rounds.append(errors)
         return {trial: statistics.fmean(one[trial] for one in rounds if trial in one) for trial in rounds[0]}, sets
 
-    def of_heavy(self, trials: Sequence[_Trial], seconds: float) -> _Measured:
-        """As many trials as ``seconds`` allow on the first sample, without the time for loading.
+    def _try(self, trials: Sequence[_Trial], errors: dict[_Trial, float], until_s: float) -> None:
+        """Add to ``errors`` those of further ``trials``, each by itself, that begin before ``until_s`` is spent."""
+        while untried := [trial for trial in trials if trial not in errors]:
+            batch = [trial for trial in untried if trial in self.loaded]
+            if not batch:
+                spent_s = self._spent_s()
+                fit = min((until_s - spent_s) / spent_s * len(errors), len(untried))
+                if fit < 1.0:
+                    return
+                self._load(batch := untried[: int(fit)])
+            for trial in batch:
+                if self._spent_s() > until_s:
+                    return
+                errors[trial] = self._error2([trial])
 
-        Switches hold rounded weights and are written in seconds each, so only those that there is time to try: a few
-        first, which tell how long a trial takes. Sets need the switches of all that were not tried, so there are none
-        where these would take longer to write than sets may take.
-        """
-        errors: dict[_Trial, float] = {}
-        sets: _Sets = {}
-        labels: list[bool] = []
-        spent_s, load_s, count, singles_s = 0.0, 0.0, HEAVY_FIRST, self._singles_s(seconds)
-        while self.feeds and count and len(errors) < len(trials):
-            batch = trials[len(errors) : len(errors) + count]
-            began = self.clock()
-            switches = self._loaded(batch)
-            load_s = (self.clock() - began) / len(batch)
-            labels = labels or self._labels(switches)
-            begin = self.clock()
-            error2 = self._together(switches, self.feeds[0], labels)
-            errors |= self._errors2(error2, batch, begin + singles_s - spent_s)
-            spent_s += self.clock() - begin
-            left = (singles_s - spent_s) / spent_s * len(errors)
-            count = int(min(max(0.0, left), len(trials)))
-        untried = [trial for trial in trials if trial not in errors and trial.in_sets]
-        if self.feeds and untried and load_s * len(untried) < seconds - singles_s:
-            error2 = self._together(self._loaded(untried), self.feeds[0], labels)
-            until = self.clock() + seconds - spent_s
-            sets = self._sets(error2, trials, errors, until)
-            errors |= self._errors2(error2, untried, until)
-        return errors, sets
-
-    def _singles_s(self, seconds: float) -> float:
-        """The part of ``seconds`` before sets."""
-        return (1.0 - SETS_SHARE) * seconds if self.budget else seconds
-
-    def _sets(
-        self, error2: _Together, trials: Sequence[_Trial], errors: Mapping[_Trial, float], until: float
-    ) -> _Sets:
-        """Sets of trials that are not in ``errors``, measured as long as any helps and begins before ``until``."""
+    def _sets(self, trials: Sequence[_Trial], errors: Mapping[_Trial, float], until_s: float) -> _Sets:
+        """Sets of trials that are not in ``errors``, while any helps and begins before ``until_s`` is spent."""
         alone = _estimated([trial for trial in trials if trial.in_sets], errors)
         expected_ms = {trial: self.expected_ms[trial.node] for trial in alone}
-        return bisected(alone, errors, expected_ms, self.budget, error2, lambda: self.clock() > until)
+        return bisected(alone, errors, expected_ms, self.budget, self._error2, lambda: self._spent_s() > until_s)
 
-    def _loaded(self, trials: Sequence[_Trial]) -> Switches:
-        """The model with a switch for each trial."""
+    def _error2(self, trials: Sequence[_Trial]) -> float:
+        """The squared error of these trials at once."""
+        values = self.switches.run(self.sample, [(trial.node, trial.transform) for trial in trials])
+        # Beyond this the outputs have nothing in common.
+        return min(_error(values, self.exact, self.labels), 1.0) ** 2
+
+    def _spent_s(self) -> float:
+        return self.clock() - self.begin
+
+    def _load(self, trials: Sequence[_Trial]) -> None:
+        """Load the model with switches for ``trials``, and run it without."""
+        began = self.clock()
         tried = {one: node_set(trial.node for trial in trials if trial.transform is one) for one in TRANSFORMS}
-        return Switches(self.graph, tried, self.ranges, self.threads)
-
-    def _labels(self, switches: Switches) -> list[bool]:
-        """Whether each output holds labels."""
-        outputs = [switches.run(sample) for sample in self.feeds[:2]]
-        return [holds_labels(output) for output in zip(*outputs, strict=True)]
-
-    def _together(self, switches: Switches, sample: Mapping[str, Any], labels: Sequence[bool]) -> _Together:
-        """Measures trials on ``sample``."""
-        exact = switches.run(sample)
-
-        def error2(trials: Sequence[_Trial]) -> float:
-            values = switches.run(sample, [(trial.node, trial.transform) for trial in trials])
-            # Beyond this the outputs have nothing in common.
-            return min(_error(values, exact, labels), 1.0) ** 2
-
-        return error2
-
-    def _errors2(self, error2: _Together, trials: Sequence[_Trial], until: float) -> dict[_Trial, float]:
-        """The squared error of each trial by itself that begins before ``until``."""
-        errors: dict[_Trial, float] = {}
-        for trial in trials:
-            if self.clock() > until:
-                break
-            errors[trial] = error2([trial])
-        return errors
+        self.switches, self.loaded = Switches(self.graph, tried, self.ranges, self.threads), frozenset(trials)
+        self.load_s = (self.clock() - began) / len(trials)
+        self.sample, self.exact = self.feeds[0], self.switches.run(self.feeds[0])
+        self.begin += self.clock() - began
 
 
 def _error(values: Sequence[Any], exact: Sequence[Any], labels: Sequence[bool]) -> float:
@@ -257,11 +245,13 @@ def _error(values: Sequence[Any], exact: Sequence[Any], labels: Sequence[bool]) 
     return max((one.error.relative for output in outputs for one in counted_distances(*output)), default=0.0)
 
 
-def _trials(graph: Graph, losing: Mapping[Transform, NodeSet]) -> Iterator[_Trial]:
+def _trials(graph: Graph, losing: Mapping[Transform, NodeSet]) -> list[_Trial]:
     kinds = list(zip(*(kinds_of(graph, refinements) for refinements in REFINEMENTS), strict=True))
-    for node in graph.nodes:
-        for transform in transforms_at(losing, node.index):
-            yield _Trial(node.index, transform, node.op_type in HEAVY, kinds[node.index])
+    return [
+        _Trial(node.index, transform, node.op_type in HEAVY, kinds[node.index])
+        for node in graph.nodes
+        for transform in transforms_at(losing, node.index)
+    ]
 
 
 def _in_order(trials: Sequence[_Trial], expected_ms: Sequence[float]) -> list[_Trial]:
@@ -305,11 +295,9 @@ def _complete(
     """All sensitivities, with estimates of the unmeasured ones."""
     sensitivities, found = Sensitivities(), attributed(_estimated(trials, errors), errors, sets)
     sensitivities.estimated = len(trials) - len(errors)
-    for transform in TRANSFORMS:
-        values = [0.0] * len(graph.nodes)
-        for trial in (trial for trial in trials if trial.transform is transform):
-            values[trial.node] = found[trial]
-        sensitivities[transform.arithmetic] = tuple(values)
+    by_node = {(trial.transform, trial.node): error2 for trial, error2 in found.items()}
+    for one in TRANSFORMS:
+        sensitivities[one.arithmetic] = tuple(by_node.get((one, node.index), 0.0) for node in graph.nodes)
     for arithmetic, (like, nodes) in _alike(graph).items():
         finer = (arithmetic.roundoff / like.roundoff) ** 2
         shares = enumerate(sensitivities[like])
