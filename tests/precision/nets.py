@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Callable
+from functools import partial
 
 import numpy as np
 
@@ -98,3 +100,8 @@ def rounded_weights(array: np.ndarray, axis: int, scales: np.ndarray | None = No
     scales = np.abs(moved.reshape(len(moved), -1)).max(axis=1) / 127 if scales is None else scales
     scale = scales.reshape(-1, *[1] * (array.ndim - 1))
     return np.moveaxis(np.rint(moved / scale) * scale, 0, axis).astype(np.float32)
+
+
+def ticking(step: int = 1) -> Callable[[], float]:
+    """A clock that is ``step`` seconds further each time somebody looks."""
+    return partial(next, itertools.count(0, step))

@@ -2,12 +2,9 @@
 
 from __future__ import annotations
 
-import itertools
 import math
 import time
 from collections import Counter
-from collections.abc import Callable
-from functools import partial
 from itertools import pairwise
 from pathlib import Path
 from typing import Any
@@ -27,12 +24,12 @@ from collage_evo.graph.reference.reference import Reference, reference_outputs
 from collage_evo.models.bert import bert
 from collage_evo.models.builder import Builder
 from collage_evo.precision.quantise.arithmetic import Arithmetic
-from collage_evo.precision.quantise.rules import quantisable, scale_source
+from collage_evo.precision.quantise.rules import quantisable
 from collage_evo.precision.quantise.write import quantised_region
 from collage_evo.precision.transforms import sensitivity, switches
 from collage_evo.precision.transforms.catalogue import TRANSFORMS
 from collage_evo.precision.transforms.sensitivity import FIRST, UNTRIED, error_sensitivities
-from tests.precision.nets import random_inputs, ranges_of
+from tests.precision.nets import random_inputs, ranges_of, ticking
 from tests.support.models import chain, tiny_transformer
 from tests.support.numerics import BOTH, INPUTS
 
@@ -104,11 +101,6 @@ def test_what_time_does_not_allow_is_estimated_and_said() -> None:
     shares = error_sensitivities(graph, ranges_of(graph), [random_inputs(graph, 0)], seconds=-time.monotonic())
     assert shares.estimated == 6
     assert set(shares[Arithmetic.BFLOAT16]) == {Arithmetic.BFLOAT16.roundoff**2}
-
-
-def ticking(step: int = 1) -> Callable[[], float]:
-    """A clock that is ``step`` seconds further each time somebody looks."""
-    return partial(next, itertools.count(0, step))
 
 
 def test_the_time_of_the_first_runs_is_not_that_of_trials() -> None:
@@ -234,39 +226,6 @@ def test_the_only_operator_of_its_kind_errs_like_those_of_a_coarser_one() -> Non
     found = sensitivity._complete(graph, trials, tried)[Arithmetic.INT8]
     for end in ends:
         assert found[end.node] == pytest.approx(UNTRIED * 1e-4 * (1 + end.kinds[-1]))
-
-
-@pytest.mark.parametrize("heavy_bytes", [weights.HEAVY_BYTES, 0])
-def test_halves_of_a_set_find_the_operator_that_errs_the_most_of_those_without_a_trial(
-    heavy_bytes: int, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    graph = build_graph(normalise(chain(40)))
-    wanted = {Arithmetic.INT8: node_set(node.index for node in graph.nodes if node.op_type == "Conv")}
-    int8 = next(one for one in TRANSFORMS if one.arithmetic is Arithmetic.INT8)
-    trials = sensitivity._trials(graph, {int8: wanted[Arithmetic.INT8]})
-    culprit = sensitivity._in_order([*trials], [1.0] * len(graph.nodes))[-1].node
-    ranges, source = ranges_of(graph), scale_source(graph, graph.nodes[culprit].inputs[0])
-    ranges = {**ranges, source: ranges[source]._replace(high=ranges[source].high / 30)}
-    find = partial(error_sensitivities, graph, ranges, [random_inputs(graph, 0)], wanted=wanted)
-    exact = find()[Arithmetic.INT8]
-    budget = math.sqrt(1.5 * (sum(exact) - exact[culprit]))
-    assert exact[culprit] > budget**2
-    monkeypatch.setattr(weights, "HEAVY_BYTES", heavy_bytes)
-    alone, in_sets = (find(seconds=32, clock=ticking(), budget=one)[Arithmetic.INT8] for one in (0.0, budget))
-    assert alone[culprit] < 0.1 * exact[culprit]
-    assert in_sets[culprit] == pytest.approx(exact[culprit], rel=0.3)
-    assert sum(in_sets) - in_sets[culprit] < budget**2
-
-
-@pytest.mark.parametrize("heavy_bytes", [weights.HEAVY_BYTES, 0])
-def test_single_operators_are_tried_in_the_time_that_sets_do_not_need(
-    heavy_bytes: int, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    graph = build_graph(normalise(chain(40)))
-    monkeypatch.setattr(weights, "HEAVY_BYTES", heavy_bytes)
-    find = partial(error_sensitivities, graph, ranges_of(graph), [random_inputs(graph, 0)], seconds=80)
-    alone, beside_sets = (find(clock=ticking(), budget=budget).estimated for budget in (0.0, 0.02))
-    assert 40 <= alone <= beside_sets <= alone + 4, "operators in int8 leave time to try 20 others"
 
 
 @pytest.mark.parametrize("heavy_bytes", [weights.HEAVY_BYTES, 0])
