@@ -16,7 +16,7 @@ from collage_evo.backends.capabilities import StandsOnOthers, refuses_shapes
 from collage_evo.backends.registry import get_backend
 from collage_evo.backends.select import usable_backends, whole_variants
 from collage_evo.backends.variants import DEFAULT, TargetLike, Variant, engine_name
-from collage_evo.errors import UnavailableError
+from collage_evo.errors import InputError, UnavailableError
 from collage_evo.files import read_json, write_json
 from collage_evo.fitness.evaluate import outcome_of
 from collage_evo.fitness.jobs import FallbackJob, Setting, WholeJob
@@ -64,6 +64,11 @@ class Baseline:
         return self.outcome.failure is not None and self.outcome.failure.fault is Fault.NO_TIME
 
 
+def out_of_time(baselines: Sequence[Baseline], budget: float) -> bool:
+    """Whether time was over before one that may be the answer for ``budget`` was measured."""
+    return any(b.out_of_time for b in baselines) and not any(b.keeps(budget) for b in baselines)
+
+
 def latencies(baselines: Sequence[Baseline]) -> dict[tuple[str, str], float]:
     """Latencies in ms of the successful ones, by backend and variant."""
     return {(b.backend, b.variant): b.outcome.latency_ms for b in baselines if b.outcome.latency_ms is not None}
@@ -89,28 +94,27 @@ def measure_baselines(
     float32 counts, or for one in a lower precision that of any precision within the budget. A lower precision that
     cannot be the fastest of its library is not tried. After ``seconds`` only those that run most models well are
     tried (of float32, if a lower precision is likely to be faster, a part of them: ``EXACT_LIBRARY``), and another
-    that is unfinished by then is ended, unless nothing ran yet; after ``most_s`` none is, and any
-    is ended. A last resort is measured if none before it is correct in float32. Those known to be ``far`` behind are
-    not tried, for that reason.
+    that is unfinished by then is ended, unless nothing that may be the answer ran yet; after ``most_s`` none is, and
+    any is ended. A last resort is measured if none before it is correct in float32. Those known to be ``far`` behind
+    are not tried, for that reason.
     """
-    setting = machine.setting
+    setting, budget = machine.setting, machine.setting.limits.budget
     measured: list[Baseline] = []
-    on, began = setting.target.digest, time.monotonic()
+    on, began, safe_error = setting.target.digest, time.monotonic(), setting.policy.precision_spent * budget
     with machine.exclusive(machine.sessions) as fresh_process:
         for backend, variant in _in_turn(backends, setting, measured):
             if variant.last_resort and any(b.exact and b.outcome.ok for b in measured):
                 continue
             name = engine_name(backend.name, variant.name)
             artifact = directory / f"{name.replace('/', '-')}.collage"
-            rivals = [b for b in measured if b.exact or (not variant.exact and b.keeps(setting.limits.budget))]
+            rivals = [b for b in measured if b.exact or (not variant.exact and b.keeps(budget))]
             best_ms = min((b.outcome.latency_ms or math.inf for b in rivals), default=math.inf)
             why = _hopeless(measured, backend, variant, SLOW_VARIANTS.number * best_ms)
-            safe_error = setting.policy.precision_spent * setting.limits.budget
             why = why or why_needless(measured, backend, variant, safe_error, this_machine())
             outdone = _outdone(backend, variant, backends, setting)
             long = outdone or not backend.runs_any_model(variant)
             until_s = min(most_s, (EXACT_LIBRARY.number if outdone else 1.0) * seconds if long else math.inf)
-            left_s = began + until_s - time.monotonic() if any(b.outcome.ok for b in measured) else math.inf
+            left_s = began + until_s - time.monotonic() if any(b.keeps(budget) for b in measured) else math.inf
             if left_s <= (LONG_COMPILATION.number * best_ms / 1e3 if long and math.isfinite(best_ms) else 0.0):
                 why = _OUTDONE if outdone else _OVER
             why = far.get((backend.name, variant.name), why)  # of this variant only, not the backend's other ones
@@ -118,7 +122,8 @@ def measure_baselines(
                 outcome = Outcome.unfit(why)
             else:
                 outcome = _in_own_process(backend, variant, artifact, machine, fresh_process, timing, best_ms, left_s)
-                if left_s < machine.timeout_s and outcome.failure is not None and outcome.failure.fault is Fault.HANG:
+                late = left_s < machine.timeout_s or time.monotonic() > began + most_s
+                if late and outcome.failure is not None and outcome.failure.fault is Fault.HANG:
                     outcome = Outcome.unfit(_OUTDONE if outdone else _OVER)
             if outcome.latency_ms is None:  # as large as the model, and never the answer
                 shutil.rmtree(artifact, ignore_errors=True)
@@ -136,14 +141,12 @@ def measure_as_it_comes(
     latency of few runs, or none.
     """
     measured: list[Baseline] = []
-    libraries = [backend for backend in backends if not isinstance(backend, StandsOnOthers)]
+    libraries, on = [one for one in backends if not isinstance(one, StandsOnOthers)], machine.setting.target.digest
     with machine.exclusive(machine.sessions) as fresh_process:
         for backend in sorted(libraries, key=lambda library: not library.runs_any_model(library.as_it_comes)):
-            variant = backend.as_it_comes
-            artifact = directory / f"{backend.name}.collage"
+            variant, artifact = backend.as_it_comes, directory / f"{backend.name}.collage"
             best_ms = min((b.outcome.latency_ms or math.inf for b in measured), default=math.inf)
             outcome = _in_own_process(backend, variant, artifact, machine, fresh_process, timing, best_ms)
-            on = machine.setting.target.digest
             measured.append(Baseline(backend.name, backend.name, variant.name, artifact, outcome, on, variant.exact))
     return tuple(measured)
 
@@ -218,15 +221,11 @@ def _outdone(backend: Backend, variant: Variant, backends: Sequence[Backend], se
 
 def _hopeless(measured: Sequence[Baseline], backend: Backend, variant: Variant, hopeless_ms: float) -> Failure | None:
     """Why ``variant`` is not tried: another one that runs where it does takes longer than ``hopeless_ms``."""
-    alike = {other.name for other in backend.variants if other.on_host == variant.on_host}
-    for other in measured:
-        if other.backend != backend.name or other.variant not in alike:
-            continue
-        failure, latency = other.outcome.failure, other.outcome.latency_ms
-        behind = failure is not None and failure.fault is Fault.FAR_BEHIND
-        if behind and (latency is None or latency > hopeless_ms):
-            why = f"{other.name} is too, so this was not tried"
-            return Failure(Fault.FAR_BEHIND, why, rule=SLOW_VARIANTS.name)
+    alike = {(backend.name, other.name) for other in backend.variants if other.on_host == variant.on_host}
+    for other in (one for one in measured if (one.backend, one.variant) in alike):
+        failure, ms = other.outcome.failure, other.outcome.latency_ms
+        if failure is not None and failure.fault is Fault.FAR_BEHIND and (ms is None or ms > hopeless_ms):
+            return Failure(Fault.FAR_BEHIND, f"{other.name} is too, so this was not tried", rule=SLOW_VARIANTS.name)
     return None
 
 
@@ -309,12 +308,17 @@ def best_single(baselines: Sequence[Baseline], budget: float = 0.0) -> Baseline:
     """The fastest baseline within ``budget``; by default, of those in float32.
 
     Raises:
+        InputError: there was no time to measure one.
         UnavailableError: no backend runs the whole model; the message gives each one's reason.
     """
+    if out_of_time(baselines, budget):
+        raise InputError("the time was over before a backend ran that may be the answer: give more time (--time)")
     runnable = [b for b in baselines if b.keeps(budget)]
     if not runnable:
         why = "; ".join(f"{b.name}: {b.outcome.reason}" for b in baselines)
-        raise UnavailableError(f"no single backend runs this model ({why}): check the model with its exporter")
+        hangs = any(b.outcome.failure and b.outcome.failure.fault is Fault.HANG for b in baselines)
+        mend = "fitness.timeout_s allows more time" if hangs else "check the model with its exporter"
+        raise UnavailableError(f"no single backend runs this model ({why}): {mend}")
     return min(runnable, key=lambda b: b.outcome.latency_ms or 0.0)
 
 

@@ -61,14 +61,15 @@ class SearchSpace:
     def _uncovered(self, index: int) -> str:
         node = self.graph.nodes[index]
         reasons = dict(self.reasons.get(index, {}))
-        for match in self.matches:
-            if match.nodes >> index & 1:
-                reasons.setdefault(match.backend, "accepted, but not timed: costs.seconds was too short")
+        untimed = {match.backend for match in self.matches if match.nodes >> index & 1} - reasons.keys()
+        reasons |= dict.fromkeys(untimed, "accepted, but not timed")
         why = "; ".join(f"{backend}: {reason}" for backend, reason in sorted(reasons.items()))
-        return (
-            f'no backend takes node "{node.name}" ({node.op_type}){": " + why if why else ""}; '
-            "enable a backend that supports it, or change the model"
+        what, mend = (
+            ("there was no time to measure a backend on", "enlarge costs.seconds (with --time, that)")
+            if untimed
+            else ("no backend takes", "enable a backend that supports it, or change the model")
         )
+        return f'{what} node "{node.name}" ({node.op_type}){": " + why if why else ""}; {mend}'
 
     @cached_property
     def usable(self) -> tuple[int, ...]:

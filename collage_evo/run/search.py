@@ -195,8 +195,10 @@ def run_search(
     state = evolution.run(state, on_generation)
     if not state.latency_ms:
         reasons = [one.outcome.reason for one in state.evaluated.values()]
-        common = max(set(reasons), key=reasons.count) if reasons else "the budget is too small"
-        raise NotSearchable(f"no placement could be measured: {common}; enlarge search.seconds or drop a backend")
+        common = max(set(reasons), key=reasons.count) if reasons else "there was no time for one"
+        raise NotSearchable(
+            f"no placement could be measured: {common}; enlarge search.seconds (with --time, that), or drop a backend"
+        )
     if not checkpoint.exists(directory):  # what was measured before the search has used up its budget
         checkpoint.save(directory, state, fingerprint)
     return SearchRecord(ranked(state, space), state)

@@ -22,7 +22,7 @@ from collage_evo.answer.baselines import (
 from collage_evo.backends.base import Backend
 from collage_evo.backends.registry import get_backend
 from collage_evo.backends.variants import DEFAULT, Arithmetic, Variant
-from collage_evo.errors import UnavailableError
+from collage_evo.errors import CollageError, UnavailableError
 from collage_evo.fitness.jobs import Measured, WholeJob
 from collage_evo.fitness.sandbox import Sandbox
 from collage_evo.genome.failure import Failure, Fault
@@ -262,6 +262,27 @@ def test_where_none_runs_the_model_each_says_why() -> None:
     _, found = measured()
     with pytest.raises(UnavailableError, match="general: build: no such operator"):
         best_single(found)
+
+
+@pytest.mark.parametrize(
+    ("most_s", "said"),
+    [
+        (0.0, "^the time was over before a backend ran that may be the answer: give more time"),
+        (math.inf, r"hangs: hung: no answer; none: build: .*: fitness\.timeout_s allows more time"),
+    ],
+)
+def test_where_time_was_too_short_it_is_not_the_model_that_has_a_fault(most_s: float, said: str) -> None:
+    here, backends = machine(hangs=math.nan), [backend("hangs", True), backend("none")]
+    found = measure_baselines(backends, Path("baselines"), here, TIMING, lambda baseline: None, most_s=most_s)
+    assert len(here.jobs) == 2
+    with pytest.raises(CollageError, match=said):
+        best_single(found)
+
+
+def test_time_is_not_over_before_one_within_the_budget_ran() -> None:
+    here, backends = machine(0.05, low=1.0, slow=9.0), [backend("low", True, HALF), backend("slow")]
+    found = measure_baselines(backends, Path("baselines"), here, TIMING, lambda baseline: None, most_s=0.0)
+    assert best_single(found, budget=0.02).name == "slow"
 
 
 def test_libraries_that_run_most_models_say_so() -> None:

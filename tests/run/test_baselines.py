@@ -138,13 +138,18 @@ def test_a_library_that_refuses_no_shapes_needs_one_that_does(tmp_path: Path) ->
     assert fall_back(run, model, Backends(map(get_backend, ("openvino", "onnxruntime")))).least == {name: [2, 4]}
 
 
-@pytest.mark.parametrize(("recorded", "again"), [("onnxruntime", False), ("openvino", True)])
-def test_recorded_baselines_of_other_backends_are_measured_again(recorded: str, again: bool, tmp_path: Path) -> None:
+@pytest.mark.parametrize(
+    ("recorded", "why", "again"),
+    [("onnxruntime", FAR, False), ("openvino", FAR, True), ("onnxruntime", Failure(Fault.NO_TIME), True)],
+)
+def test_recorded_baselines_of_other_backends_or_without_an_answer_in_time_are_measured_again(
+    recorded: str, why: Failure, again: bool, tmp_path: Path
+) -> None:
     onnx.save(chain(1), tmp_path / "m.onnx")
     machine = FakeMachine(lambda job: FAR)
     run = fake_run(tmp_path, machine, **{"model.source": str(tmp_path / "m.onnx")})
     model, backends = run_once(run.config, model_file(run.config), ()), Backends((get_backend("onnxruntime"),))
-    single = Baseline(recorded, recorded, "default", Path("a"), Outcome.unfit(FAR), run.setting.target.digest)
+    single = Baseline(recorded, recorded, "default", Path("a"), Outcome.unfit(why), run.setting.target.digest)
     write_baselines(tmp_path / stage.RECORDED, [single])
     best = Publisher(run, fall_back(run, model, backends))
     with pytest.raises(UnavailableError):

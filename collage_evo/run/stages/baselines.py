@@ -15,6 +15,7 @@ from collage_evo.answer.baselines import (
     best_single,
     describe_fallback,
     measure_fallbacks,
+    out_of_time,
     read_baselines,
     write_baselines,
 )
@@ -73,6 +74,7 @@ def measure_baselines(
     The ``publisher`` publishes the best so far at once. Those that are known to be far behind are not measured.
 
     Raises:
+        InputError: there was no time to measure one that does.
         UnavailableError: none runs the model within the budget.
     """
     if run.config.search.objective == "throughput":
@@ -89,10 +91,10 @@ def measure_baselines(
 
 
 def _recorded(run: RunContext, backends: Backends) -> Sequence[Baseline]:
-    """The recorded ones, mended; none if other backends were measured."""
+    """The recorded ones, mended; none if other backends were measured, or time was over before an answer."""
     recorded = read_baselines(run.directory / RECORDED, run.directory / ARTIFACTS, run.setting.target)
     there = {name for name, variants in _variants(run, backends).items() if variants}
-    if not recorded or {baseline.backend for baseline in recorded} != there:
+    if {baseline.backend for baseline in recorded} != there or out_of_time(recorded, run.limits.budget):
         return ()
     for one in recorded:
         if one.outcome.latency_ms is not None and not is_sound(one.artifact):
