@@ -143,7 +143,8 @@ def test_a_run_that_is_terminated_before_an_answer_leaves_the_one_that_it_was_to
     (tmp_path / "out").mkdir()
     save_run(tmp_path / "out", parse_config({"model": {"source": "tiny.onnx"}}, (), "test"), "run")
     (tmp_path / "out" / "result.json").write_text("a result")
-    slow_file = "import time\ndef samples():\n    print('now', flush=True)\n    time.sleep(600)\n"
+    # In one long sleep, a signal between Python's last look for one and the sleep would wait for the end of it.
+    slow_file = "import time\ndef samples():\n    print('now', flush=True)\n    while True: time.sleep(0.1)\n"
     (tmp_path / "slow.py").write_text(slow_file)
     slow = ["--overwrite", "--data", "slow.py:samples", *options(QUICK)]
     command = [sys.executable, "-m", "collage_evo", "run", "tiny.onnx", "--out", "out", *slow]
