@@ -132,8 +132,17 @@ class Store:
                 if name != BORDER:  # of the artifact from which the piece comes
                     self.put(source, f"{target}/{name}")
             self._write(f"{target}/{BORDER}", to_json(border_of(program.tensors, piece.inputs, piece.outputs)))
-            made_by = (piece.backend, piece.variant, piece.backend_version)
-            regions.append(WrittenPiece(target, *made_by, piece.inputs, piece.outputs, piece.nodes))
+            regions.append(
+                WrittenPiece(
+                    target,
+                    piece.backend,
+                    piece.variant,
+                    piece.backend_version,
+                    piece.inputs,
+                    piece.outputs,
+                    piece.nodes,
+                )
+            )
         tensors = {t.name: WrittenTensor(t.dtype, t.shape) for t in program.tensors.values()}
         return WrittenProgram(program.inputs, program.outputs, tensors, tuple(regions), program.limits)
 
@@ -191,7 +200,8 @@ def load_artifact(
     Raises:
         InputError: see :func:`read_checked`; or it has no fallback that would refuse shapes.
         UnavailableError: this machine lacks instructions of the artifact's, or its accelerator; or one of its
-            backends is not installed, or in another version; or with ``strict``, it would warn.
+            backends is not installed, or in another version, or refuses what it compiled for fewer instructions; or
+            with ``strict``, it would warn.
     """
     selected = select_variant(directory)
     directory, artifact = selected.directory, read_checked(selected.directory)
@@ -208,8 +218,7 @@ def load_artifact(
         warnings.warn(message, OtherProcessor, stacklevel=3)
     for piece in (piece for program in artifact.programs for piece in program.pieces):
         backend = backend_of(directory, piece)
-        probe = backend.probe()
-        if not probe.available:
+        if not (probe := backend.probe()).available:
             raise UnavailableError(f"{directory} needs the backend '{piece.backend}': {probe.reason}")
         try:
             variant = backend.variant(piece.variant)
@@ -226,8 +235,7 @@ def load_artifact(
     guarded = any(map(needs_proof, programs))
     if guarded and not artifact.fallback and not proven:
         raise InputError(f"{directory} has no fallback to refuse shapes with: load best.collage of its run")
-    fallback = None if guarded and proven else artifact.fallback
-    least = artifact.profiles[0].info.get(LEAST, {})
+    fallback, least = None if guarded and proven else artifact.fallback, artifact.profiles[0].info.get(LEAST, {})
     session = Session(programs, artifact.target, artifact.signature, fallback, load, least)
     session.selected = selected if selected.name else None
     return session

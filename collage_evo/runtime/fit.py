@@ -6,7 +6,8 @@ import os
 from pathlib import Path
 
 from collage_evo.errors import UnavailableError
-from collage_evo.hardware.processor import this_machine
+from collage_evo.hardware.levels import LEVELS, SWITCH
+from collage_evo.hardware.processor import Processor, this_machine
 from collage_evo.hardware.target import Target
 
 
@@ -29,12 +30,26 @@ def require_fit_for(directory: Path, target: Target) -> None:
         )
     if target.accelerated:
         _require_accelerator(directory, target)
-    cores = os.cpu_count() or 1
-    if target.threads > cores:
+    if target.threads > (cores := os.cpu_count() or 1):
         raise UnavailableError(
             f"{directory} was made for {target.threads} threads, this machine has {cores} cores: "
             "run the search on this machine"
         )
+
+
+def why_refused(made_on: Processor) -> str:
+    """Why a library may refuse here what it compiled on ``made_on``, and what to do; empty if the two are alike.
+
+    Compiled models of OpenVINO run with the instructions for which they were compiled only, not with more.
+    """
+    here = this_machine()
+    other = here.other_than(made_on)
+    holds = [
+        f"start Python with {SWITCH}={level}"
+        for level, features in LEVELS.items()
+        if not here.lacks(features) and not here.held_to(level).differences(made_on)
+    ]
+    return f"{other}; {', or '.join([*holds, 'run the search on this processor'])}" if other else ""
 
 
 def _require_accelerator(directory: Path, target: Target) -> None:

@@ -16,11 +16,12 @@ from collage_evo.backends.base import DynamicExecutable, Executable, Target
 from collage_evo.backends.capabilities import StandsOnOthers, refuses_shapes
 from collage_evo.backends.registry import get_backend
 from collage_evo.backends.variants import engine_name
-from collage_evo.errors import CannotLoad, CollageError, InputError, named_line, one_line
+from collage_evo.errors import CannotLoad, CollageError, InputError, UnavailableError, named_line, one_line
 from collage_evo.graph.ir.graph import OPAQUE, Tensor
 from collage_evo.graph.ir.memory import allocate, plan_memory
 from collage_evo.graph.reference.ort_values import from_ort_value
 from collage_evo.runtime.checked import load_unchanged
+from collage_evo.runtime.fit import why_refused
 from collage_evo.runtime.forks import LINEAGE, left_behind, never_free
 from collage_evo.runtime.input_limits import MaskedValues, plain_array
 from collage_evo.runtime.input_shapes import InputShapes, written
@@ -58,10 +59,9 @@ class Runner:
             stack.enter_context(on_huge_pages())
             stack.enter_context(workers_apart(target.threads))
             self._regions = self.load_pieces(target)
-        tensors = [program.tensors[name] for name in program.inputs]
         self._inputs = [
             (tensor.name, None if tensor.dtype == OPAQUE else np.dtype(tensor.dtype), self._buffers.get(tensor.name))
-            for tensor in tensors
+            for tensor in map(program.tensors.__getitem__, program.inputs)
         ]
         self._calls: tuple[Callable[[], object], ...] = from_first_core(self.steps(), target.threads)
         LINEAGE.register(self)
@@ -232,9 +232,11 @@ class Runner:
             return bound
         except CollageError:
             raise
-        except Exception as error:  # a library may raise anything for a corrupt file
-            text = f"cannot load a region ({named_line(error)})"
-            raise CannotLoad(f"{piece.backend} {text}: run the search again") from error
+        except Exception as error:  # a library may raise anything for a corrupt file, or one for other instructions
+            text = f"{piece.backend} cannot load a region"
+            if why := why_refused(target.machine):
+                raise UnavailableError(f"{text}: {why}") from error
+            raise CannotLoad(f"{text} ({named_line(error)}): run the search again") from error
 
     def bound(self, piece: Piece, executable: Executable) -> Callable[[], None]:
         """A call of ``executable`` on the buffers of ``piece``."""
@@ -305,8 +307,7 @@ def as_value(value: Any, tensor: Tensor) -> Any:
     if hasattr(value, "data_type"):  # an OrtValue, also of a type that NumPy lacks
         numpy = partial(from_ort_value, value)
     try:
-        array = numpy() if callable(numpy) else value
-        return plain_array(array, tensor.dtype if isinstance(value, list) else None)
+        return plain_array(numpy() if callable(numpy) else value, tensor.dtype if isinstance(value, list) else None)
     except MaskedValues as error:
         raise InputError(f"input '{tensor.name}' {error}") from error
     except CollageError:
@@ -335,7 +336,6 @@ def _waits_after_fork(piece: Piece, threads: int) -> str:
 
 def load_piece(piece: Piece, program: Program, target: Target) -> Executable:
     """``piece``, loaded by its backend, ready to be bound."""
-    inputs = [program.tensors[name] for name in piece.inputs]
-    outputs = [program.tensors[name] for name in piece.outputs]
+    inputs, outputs = ([program.tensors[name] for name in names] for names in (piece.inputs, piece.outputs))
     backend = get_backend(piece.backend)
     return backend.load(piece.directory, target, backend.variant(piece.variant), inputs, outputs)

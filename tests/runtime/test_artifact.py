@@ -196,6 +196,8 @@ def schema(number: Any) -> tuple[Callable[[Path], object], str]:
 
 
 TAMPERED: dict[str, tuple[Callable[[Path], object], str]] = {
+    "no directory": (shutil.rmtree, "no artifact at"),
+    "no manifest": (lambda a: (a / MANIFEST).unlink(), r"holds no manifest\.json"),
     "changed file": (lambda a: append(region_files(a)[0]), "was changed"),
     "missing file": (lambda a: region_files(a)[0].unlink(), "lacks profiles/"),
     "unlisted file": (
@@ -219,13 +221,6 @@ def test_a_changed_artifact_is_refused(artifact: Path, tamper: Callable[[Path], 
     tamper(artifact)
     with pytest.raises(InputError, match=message):
         collage_evo.load(artifact)
-
-
-def test_what_is_no_artifact_is_refused(tmp_path: Path) -> None:
-    with pytest.raises(InputError, match="no artifact at"):
-        collage_evo.load(tmp_path / "nothing")
-    with pytest.raises(InputError, match=r"holds no manifest\.json"):
-        collage_evo.load(tmp_path)
 
 
 def test_another_version_or_kind_of_machine_is_refused(artifact: Path) -> None:

@@ -19,12 +19,13 @@ import numpy as np
 import pytest
 
 import collage_evo
+from collage_evo.backends.base import Executable
 from collage_evo.commands.compared import subjects
 from collage_evo.commands.pack import FLOAT32
 from collage_evo.errors import InputError, OtherProcessor, UnavailableError
 from collage_evo.hardware.levels import LEVELS, SWITCH
 from collage_evo.hardware.processor import level
-from collage_evo.runtime.artifact import MANIFEST, read_artifact
+from collage_evo.runtime.artifact import MANIFEST, load_artifact, read_artifact
 from collage_evo.runtime.manifest import BEST
 from collage_evo.runtime.package import PACKAGE, read_package
 from collage_evo.runtime.program import Program
@@ -126,6 +127,18 @@ def test_times_of_a_held_processor_are_doubted_elsewhere(tmp_path: Path, program
         assert selected(made)[0] == "avx2", "the processor that measured them, held as it was then"
 
 
+def test_what_a_library_refuses_of_another_processor_is_told_with_what_to_do(
+    tmp_path: Path, programs: Programs
+) -> None:
+    def refuse(*piece: object) -> Executable:
+        raise RuntimeError("Exception from src/plugin.cpp:1\nbuilt for a different runtime configuration")
+
+    made = ended(tmp_path / "lesser", LESSER, programs[0])
+    said = "^openvino cannot load a region: it was made on a lesser one; .* besides.*; .*run the search on this proc"
+    with pytest.warns(OtherProcessor), pytest.raises(UnavailableError, match=said):
+        load_artifact(made, load=refuse)
+
+
 LOAD = "import collage_evo, sys; s = collage_evo.load(sys.argv[1]); print(s.selected.name, s.get_providers()[0])"
 
 
@@ -148,6 +161,24 @@ def test_each_of_two_processors_takes_its_own(tmp_path: Path, programs: Programs
         assert done.stdout.split() == taken
 
 
+MAKE = """if True:
+    import sys
+    from pathlib import Path
+    from collage_evo.runtime.artifact import Profile, write_artifact
+    from tests.runtime.helpers import CONVNET, TARGET, whole
+    place = Path(sys.argv[1])
+    write_artifact(place / "held.collage", [Profile(whole(CONVNET, place / "cache", "openvino"))], TARGET)
+"""
+
+
+@pytest.mark.skipif(bool(level() or HERE.lacks(LEVELS["avx512"])), reason="nothing to hold this processor to")
+def test_openvino_refuses_what_it_compiled_for_fewer_instructions(tmp_path: Path) -> None:
+    subprocess.run([sys.executable, "-c", MAKE, str(tmp_path)], env={**os.environ, SWITCH: "avx2"}, check=True)
+    said = f"openvino cannot load a region: .*, held to avx2.*; start Python with {SWITCH}=avx2, or run the search on"
+    with pytest.warns(OtherProcessor), pytest.raises(UnavailableError, match=said):
+        collage_evo.load(tmp_path / "held.collage")
+
+
 def change(directory: Path, edit: Callable[[dict[str, Any]], object]) -> None:
     content = json.loads((directory / PACKAGE).read_text())
     edit(content)
@@ -161,9 +192,21 @@ def test_a_variant_lies_in_the_package(both: Path, name: str) -> None:
         collage_evo.load(both)
 
 
-def test_what_the_package_does_not_list_is_refused(both: Path) -> None:
-    (both / "more.txt").write_text("more")
-    with pytest.raises(InputError, match=r"holds more\.txt, which its package\.json does not list"):
+@pytest.mark.parametrize(
+    ("change", "said"),
+    [
+        (lambda m: (m / "more.txt").write_text("more"), r"holds more\.txt, which its package\.json does not list"),
+        (
+            lambda m: (m / HERE.kind).symlink_to((m / HERE.kind).rename(m.parent / "moved")),
+            f"{HERE.kind} in .* is a link",
+        ),
+        (lambda m: shutil.rmtree(m / LESSER.kind), f"lacks the variant {LESSER.kind}: copy the package again"),
+    ],
+    ids=["a file more", "a link in place of a variant", "no variant for another processor"],
+)
+def test_a_package_of_other_files_is_refused(both: Path, change: Callable[[Path], object], said: str) -> None:
+    change(both)
+    with pytest.raises(InputError, match=said):
         collage_evo.load(both)
 
 
@@ -196,19 +239,6 @@ def test_a_log_line_has_no_character_that_a_terminal_obeys(both: Path, caplog: p
     change(odd, lambda content: content["variants"].update({"a\u202e": content["variants"].pop(LESSER.kind)}))
     with pytest.raises(InputError, match="is no text"):
         collage_evo.load(odd)
-
-
-def test_a_link_in_place_of_a_variant_is_refused(both: Path, tmp_path: Path) -> None:
-    (both / HERE.kind).rename(tmp_path / "moved")
-    (both / HERE.kind).symlink_to(tmp_path / "moved")
-    with pytest.raises(InputError, match=f"{HERE.kind} in .* is a link"):
-        collage_evo.load(both)
-
-
-def test_a_missing_variant_is_refused_on_every_processor(both: Path) -> None:
-    shutil.rmtree(both / LESSER.kind)
-    with pytest.raises(InputError, match=f"lacks the variant {LESSER.kind}: copy the package again"):
-        collage_evo.load(both)
 
 
 def test_a_changed_variant_is_refused(both: Path) -> None:
