@@ -22,7 +22,7 @@ from collage_evo.answer.baselines import (
 from collage_evo.backends.base import Backend
 from collage_evo.backends.registry import get_backend
 from collage_evo.backends.variants import DEFAULT, Arithmetic, Variant
-from collage_evo.errors import CollageError, UnavailableError
+from collage_evo.errors import InputError, UnavailableError
 from collage_evo.fitness.jobs import Measured, WholeJob
 from collage_evo.fitness.sandbox import Sandbox
 from collage_evo.genome.failure import Failure, Fault
@@ -258,31 +258,23 @@ def test_a_run_with_little_time_measures_the_first_that_runs_and_ends_the_others
     assert here.timeouts_s[-1] <= 5.0
 
 
-def test_where_none_runs_the_model_each_says_why() -> None:
-    _, found = measured()
-    with pytest.raises(UnavailableError, match="general: build: no such operator"):
-        best_single(found)
-
-
 @pytest.mark.parametrize(
-    ("most_s", "said"),
+    ("times_ms", "most_s", "error", "said"),
     [
-        (0.0, "^the time was over before a backend ran that may be the answer: give more time"),
-        (math.inf, r"hangs: hung: no answer; none: build: .*: fitness\.timeout_s allows more time"),
+        ({}, math.inf, UnavailableError, "general: build: no such operator; a: build: .*: check the model"),
+        ({"general": math.nan}, math.inf, UnavailableError, r"general: hung: .*: fitness\.timeout_s allows more"),
+        ({"general": math.nan}, 0.0, InputError, "^the time was over before a backend ran .*: give more time"),
     ],
 )
-def test_where_time_was_too_short_it_is_not_the_model_that_has_a_fault(most_s: float, said: str) -> None:
-    here, backends = machine(hangs=math.nan), [backend("hangs", True), backend("none")]
-    found = measure_baselines(backends, Path("baselines"), here, TIMING, lambda baseline: None, most_s=most_s)
-    assert len(here.jobs) == 2
-    with pytest.raises(CollageError, match=said):
+def test_where_none_runs_the_model_each_says_why_unless_there_was_no_time(
+    times_ms: dict[str, float], most_s: float, error: type[Exception], said: str
+) -> None:
+    backends = [backend("a"), backend("general", True)]
+    found = measure_baselines(
+        backends, Path("baselines"), machine(**times_ms), TIMING, lambda baseline: None, most_s=most_s
+    )
+    with pytest.raises(error, match=said):
         best_single(found)
-
-
-def test_time_is_not_over_before_one_within_the_budget_ran() -> None:
-    here, backends = machine(0.05, low=1.0, slow=9.0), [backend("low", True, HALF), backend("slow")]
-    found = measure_baselines(backends, Path("baselines"), here, TIMING, lambda baseline: None, most_s=0.0)
-    assert best_single(found, budget=0.02).name == "slow"
 
 
 def test_libraries_that_run_most_models_say_so() -> None:
@@ -317,13 +309,16 @@ def test_each_result_is_known_before_the_next_begins_those_that_run_most_models_
     assert done == [(1, ["usual"]), (2, ["usual", "odd"])]
 
 
-@pytest.mark.parametrize(("error", "best"), [(0.01, "low/half"), (0.05, "slow")])
+@pytest.mark.parametrize(
+    ("error", "most_s", "best"),
+    [(0.01, math.inf, "low/half"), (0.05, math.inf, "slow"), (0.05, 0.0, "slow")],
+    ids=["within", "beyond", "no time but for a first answer"],
+)
 def test_a_lower_precision_is_the_best_where_it_keeps_the_budget_and_never_gives_up_those_in_float32(
-    error: float, best: str
+    error: float, most_s: float, best: str
 ) -> None:
-    here = machine(error, low=1.0, slow=10.0)
-    backends = [backend("low", True, Variant("half", Arithmetic.BFLOAT16)), backend("slow")]
-    found = measure_baselines(backends, Path("baselines"), here, TIMING, lambda baseline: None)
+    here, backends = machine(error, low=1.0, slow=10.0), [backend("low", True, HALF), backend("slow")]
+    found = measure_baselines(backends, Path("baselines"), here, TIMING, lambda baseline: None, most_s=most_s)
     assert [one.outcome.ok for one in found] == [True, True], "float32 is timed to the end"
     assert best_single(found, budget=0.02).name == best
     assert best_single(found).name == "slow", "by default of those in float32"

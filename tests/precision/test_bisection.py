@@ -28,7 +28,7 @@ def test_halves_of_a_set_find_the_operator_that_errs_the_most_of_those_without_a
     wanted = {Arithmetic.INT8: node_set(node.index for node in graph.nodes if node.op_type == "Conv")}
     int8 = next(one for one in TRANSFORMS if one.arithmetic is Arithmetic.INT8)
     trials = sensitivity._trials(graph, {int8: wanted[Arithmetic.INT8]})
-    culprit = sensitivity._in_order([*trials], [1.0] * len(graph.nodes))[-1].node
+    culprit = sensitivity._in_order(trials, [1.0] * len(graph.nodes))[-1].node
     ranges, source = ranges_of(graph), scale_source(graph, graph.nodes[culprit].inputs[0])
     ranges = {**ranges, source: ranges[source]._replace(high=ranges[source].high / 30)}
     find = partial(error_sensitivities, graph, ranges, [random_inputs(graph, 0)], wanted=wanted)
