@@ -30,7 +30,7 @@ from collage_evo.multimap import multimap
 from collage_evo.precision.quantise.arithmetic import Arithmetic
 from collage_evo.precision.quantise.rules import Ranges
 from collage_evo.precision.transforms.bisection import LEAST, attributed, bisected
-from collage_evo.precision.transforms.catalogue import TRANSFORMS
+from collage_evo.precision.transforms.catalogue import TRANSFORMS, transform_of
 from collage_evo.precision.transforms.switches import Switches, transforms_at
 from collage_evo.precision.transforms.transform import Transform
 
@@ -263,12 +263,11 @@ def _in_order(trials: Sequence[_Trial], expected_ms: Sequence[float]) -> list[_T
     """
     ranks: dict[_Trial, int] = {}
     for group in multimap((trial.group, trial) for trial in random.Random(0).sample(trials, len(trials))).values():
-        kinds = multimap((trial.kinds[0], trial) for trial in group)
         worth: dict[_Trial, float] = {}
-        for one in kinds.values():
+        for one in multimap((trial.kinds[0], trial) for trial in group).values():
             alike = sorted(one, key=attrgetter("node"))
-            for turn, copy_ in enumerate(_apart(len(alike)), 1):
-                worth[alike[copy_]] = expected_ms[alike[copy_].node] / turn
+            in_turn = enumerate((alike[copy_] for copy_ in _apart(len(alike))), 1)
+            worth |= {trial: expected_ms[trial.node] / turn for turn, trial in in_turn}
         ranks.update({trial: rank for rank, trial in enumerate(sorted(worth, key=worth.__getitem__, reverse=True))})
 
     def place(trial: _Trial) -> tuple[int, bool, int, int]:
@@ -328,5 +327,4 @@ def _alike(graph: Graph) -> dict[Arithmetic, tuple[Arithmetic, NodeSet]]:
     compute in it."""
     heavy = node_set(node.index for node in graph.nodes if node.op_type in HEAVY)
     alike = {Arithmetic.FLOAT16: graph.all_nodes, Arithmetic.TF32: heavy}
-    written = {one.arithmetic for one in TRANSFORMS}
-    return {kind: (Arithmetic.BFLOAT16, nodes) for kind, nodes in alike.items() if kind not in written}
+    return {kind: (Arithmetic.BFLOAT16, nodes) for kind, nodes in alike.items() if transform_of(kind) is None}
