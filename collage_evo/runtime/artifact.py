@@ -235,8 +235,10 @@ def load_artifact(
     guarded = any(map(needs_proof, programs))
     if guarded and not artifact.fallback and not proven:
         raise InputError(f"{directory} has no fallback to refuse shapes with: load best.collage of its run")
-    fallback, least = None if guarded and proven else artifact.fallback, artifact.profiles[0].info.get(LEAST, {})
-    session = Session(programs, artifact.target, artifact.signature, fallback, load, least)
+    fallback = None if guarded and proven else artifact.fallback
+    session = Session(
+        programs, artifact.target, artifact.signature, fallback, load, least=artifact.profiles[0].info.get(LEAST, {})
+    )
     session.selected = selected if selected.name else None
     return session
 
