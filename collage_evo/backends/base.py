@@ -102,7 +102,6 @@ class Executable(Protocol):
 
         A piece may be bound again, to other buffers: from then on only the latest call is used.
         """
-        ...
 
 
 @runtime_checkable
@@ -111,7 +110,6 @@ class DynamicExecutable(Executable, Protocol):
 
     def run(self, inputs: Sequence[Any]) -> list[Any]:
         """Outputs that the caller owns, for a piece with tensors that are not static and have no buffer."""
-        ...
 
 
 UNCHECKED = "no input was found that takes both of its branches, so results are not checked in one"

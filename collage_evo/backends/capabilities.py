@@ -41,7 +41,6 @@ class KeepsToCores(Protocol):
 
         Other pieces in the process may have other cores.
         """
-        ...
 
 
 @runtime_checkable
@@ -56,11 +55,9 @@ class StandsOnOthers(Protocol):
 
     def on_threads(self, threads: int) -> Backend:
         """This backend with the variants that exist on a target with ``threads`` threads."""
-        ...
 
     def stands_on(self, variant: Variant) -> tuple[str, str]:
         """The backend and variant that build and run the parts of ``variant``."""
-        ...
 
 
 @runtime_checkable
@@ -69,7 +66,6 @@ class RunsPartsInParallel(Protocol):
 
     def lanes(self, workdir: Path) -> tuple[tuple[str, ...], ...]:
         """The steps of each lane of a built piece as text; ``workdir`` as for ``load``."""
-        ...
 
 
 def refuses_shapes(backend: Backend) -> bool:

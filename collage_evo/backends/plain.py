@@ -59,12 +59,10 @@ class PlainFiles(Protocol):
     @property
     def kind(self) -> str:
         """The name of the class in ``piece.hpp``."""
-        ...
 
     @property
     def code(self) -> Path:
         """The folder with the code that loads the files of :meth:`write`."""
-        ...
 
     def write(self, piece: CompiledPiece, folder: Path, stem: str) -> PlainPiece:
         """Write ``piece`` into ``folder``, in files whose names begin with ``stem``.
@@ -72,7 +70,6 @@ class PlainFiles(Protocol):
         Raises:
             InputError: it has no such form.
         """
-        ...
 
 
 @runtime_checkable
@@ -81,4 +78,3 @@ class HasPlainFiles(Protocol):
 
     def plain_files(self) -> PlainFiles:
         """The writer of these files."""
-        ...

@@ -59,13 +59,11 @@ class HasProfiler(Protocol):
 
     def profiles(self, variant: Variant) -> bool:
         """Whether it profiles pieces of ``variant``."""
-        ...
 
     def profile(
         self, workdir: Path, target: Target, variant: Variant, inputs: Sequence[np.ndarray], seconds: float
     ) -> Sequence[KernelTime]:
         """Run the piece in ``workdir`` on ``inputs`` for some ``seconds`` with the library's profiler on."""
-        ...
 
 
 @runtime_checkable
@@ -77,7 +75,6 @@ class HasTimeline(HasProfiler, Protocol):
     ) -> tuple[DynamicExecutable, KernelsOfRuns]:
         """The piece in ``workdir`` of a variant that it profiles, loaded as by ``load``, but with the library's
         profiler on; and what that tells."""
-        ...
 
 
 def names_in(label: str) -> tuple[str, ...]:

@@ -59,4 +59,3 @@ class Tunable(Protocol):
 
     def tuner(self) -> Tuner:
         """The tuner of its kernels."""
-        ...

@@ -122,4 +122,3 @@ class Evaluator(Protocol):
 
     def evaluate(self, placements: Iterable[Placement], until: float) -> Sequence[Outcome | None]:
         """Outcomes of ``placements``, in order."""
-        ...

@@ -39,18 +39,15 @@ class Rewrite(Protocol):
     @property
     def name(self) -> str:
         """Unique name in reports, databases and run directories: lower-case letters, digits and ``-``."""
-        ...
 
     def sites(self, graph: Graph) -> Iterator[NodeSet]:
         """Convex node sets where it applies, without repeats, the most promising first. They may overlap.
 
         They need not be connected: operators that only share an input are a site too.
         """
-        ...
 
     def apply(self, graph: Graph, nodes: NodeSet) -> Replacement:
         """The replacement of ``nodes``, one of its sites. Equal node sets have equal replacements."""
-        ...
 
 
 class Draft:

@@ -19,7 +19,6 @@ class Forked(Protocol):
 
     def forked(self) -> None:
         """Called first in the new process."""
-        ...
 
 
 class _Lineage:

@@ -88,4 +88,3 @@ class DeviceExecutable(Protocol):
         must not change them. From the third call on it must not synchronise, and if it is ``capturable`` it must
         neither allocate from the driver nor use other addresses than before.
         """
-        ...
