@@ -154,7 +154,7 @@ def _tune(run: RunContext, space: SearchSpace, seeds: Seeds, state: SearchState,
             tuning_storage(run.directory),
             tuning.space,
             run.config.search.ga,
-            lambda report: run.reporter.advance(1, f"at best {report.best_ratio:.3f} of the time it began with"),
+            lambda best: run.reporter.advance(1, f"at best {best:.3f} of the time it began with"),
         )
     save_config(run.directory, reopen_run(run.directory).replacing("search", ga=Settings(**asdict(chosen))))
     run.reporter.stage(Stage.SEARCH, budget.seconds or budget.evaluations)

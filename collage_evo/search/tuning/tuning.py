@@ -57,15 +57,6 @@ class TunePlan:
     targets: int
 
 
-@dataclass(frozen=True)
-class TrialReport:
-    """One trial that ended, and the best so far: latency over that of the best seed, less is better."""
-
-    number: int
-    ratio: float | None
-    best_ratio: float | None
-
-
 def tune(
     space: SearchSpace,
     seeds: Sequence[tuple[Origin, Genome]],
@@ -74,13 +65,14 @@ def tune(
     storage_url: str,
     ranges: Mapping[str, Range] | None = None,
     default: GaSettings | None = None,
-    on_trial: Callable[[TrialReport], None] | None = None,
+    on_trial: Callable[[float | None], None] | None = None,
     clock: Callable[[], float] = time.monotonic,
 ) -> GaSettings:
     """The settings with the least mean latency, relative to the best seed's, on targets learned from ``state``.
 
     ``ranges`` maps fields of :class:`GaSettings` to ranges; other fields stay as in ``default``, which is the first
-    trial. An interrupted study continues; a finished one is not repeated.
+    trial. An interrupted study continues; a finished one is not repeated. ``on_trial`` takes, after each trial, the
+    best so far: latency over that of the best seed, less is better.
 
     Raises:
         ConfigError: a field or a range that does not exist or fit.
@@ -100,8 +92,7 @@ def tune(
             study.sampler = optuna.samplers.TPESampler(seed=base.seed + _finished(study), n_startup_trials=8)
             study.optimize(objective, n_trials=1)
             if on_trial:
-                last = study.get_trials(deepcopy=False)[-1]
-                on_trial(TrialReport(last.number, last.value, _best(study)))
+                on_trial(_best(study))
         study.set_user_attr(CHOSEN, study.best_params if _best(study) is not None else {})
     return replace(base, **study.user_attrs[CHOSEN])
 
