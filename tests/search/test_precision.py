@@ -137,7 +137,7 @@ def test_progress_is_hypervolume_from_a_corner_that_stays(
     assert search(target, seeds, 16).run(new_state(0, WITHIN, (99.0, 0.5))).reference == (99.0, 0.5)
     stuck = search(target, seeds, 16, min_gain=0.5, patience=1)
     after = stuck.step(stuck.step(new_state(0, WITHIN)))
-    assert (after.stale, stuck.stopped(after)) == (1, "evaluations")
+    assert (after.stale, after.evaluations, stuck.stopped(after)) == (1, 16, True)
 
 
 def test_the_price_of_an_error_is_the_slope_of_what_was_measured() -> None:

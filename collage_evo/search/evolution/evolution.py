@@ -76,16 +76,11 @@ class Evolution:
                 break
         return state
 
-    def stopped(self, state: SearchState) -> str:
-        """Why the search is over: ``evaluations``, ``seconds``, ``no gain``, ``exhausted``; or empty."""
-        budget = self.budget
-        if budget.evaluations is not None and state.evaluations >= budget.evaluations:
-            return "evaluations"
-        if budget.seconds is not None and state.seconds >= budget.seconds:
-            return "seconds"
-        if state.exhausted:
-            return "exhausted"
-        return "no gain" if 0 < self.settings.patience <= state.stale else ""
+    def stopped(self, state: SearchState) -> bool:
+        """Whether the search is over: its budget is spent, there was no gain for long, or nothing new to measure."""
+        spent = ((state.evaluations, self.budget.evaluations), (state.seconds, self.budget.seconds))
+        without_gain = 0 < self.settings.patience <= state.stale
+        return state.exhausted or without_gain or any(most is not None and used >= most for used, most in spent)
 
     def step(self, state: SearchState, began: float | None = None) -> SearchState:
         """One generation: make candidates, measure, select the survivors.
