@@ -77,7 +77,7 @@ class Discarding:
 def two_objectives(noting: Noting, seed: int, evaluations: int) -> None:
     """This project's search."""
     space, settings = noting.target.space, GaSettings(patience=0, seed=seed)
-    seeds = make_seeds(space, bounds=WITHIN).named
+    seeds = tuple(make_seeds(space, bounds=WITHIN))
     search = Evolution(space, noting, settings, Budget(evaluations), lambda: 0.0, seeds)
     search.run(new_state(seed, WITHIN))
 
@@ -85,7 +85,7 @@ def two_objectives(noting: Noting, seed: int, evaluations: int) -> None:
 def latency_only(noting: Noting, seed: int, evaluations: int) -> None:
     """The search for latency, from the same seeds; what breaks the budget is not learned from."""
     space, settings = noting.target.space, GaSettings(patience=0, seed=seed)
-    seeds = make_seeds(space, bounds=WITHIN).named
+    seeds = tuple(make_seeds(space, bounds=WITHIN))
     blind = replace(space, terms={})
     Evolution(blind, Discarding(noting), settings, Budget(evaluations), lambda: 0.0, seeds).run()
 

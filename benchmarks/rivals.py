@@ -73,7 +73,7 @@ def evolution(counted: Counted, seed: int) -> None:
                 counted.note(placement, outcome.latency_ms or math.inf)
             return outcomes
 
-    settings, seeds = GaSettings(patience=0, seed=seed), make_seeds(counted.space).named
+    settings, seeds = GaSettings(patience=0, seed=seed), tuple(make_seeds(counted.space))
     Evolution(counted.space, Noting(), settings, Budget(counted.evaluations), lambda: 0.0, seeds).run()
 
 

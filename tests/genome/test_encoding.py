@@ -128,8 +128,8 @@ def test_placement_of_unknown_origin_cannot_be_encoded() -> None:
 def test_seeds_are_valid_distinct_and_survive_encoding(seed: int) -> None:
     space = wild_space(seed)
     seeds = make_seeds(space)
-    placements = [decode(genome, space) for _, genome in seeds.named]
-    assert seeds.named[0][0] == Origin(Way.DYNAMIC_PROGRAM)
+    placements = [decode(genome, space) for _, genome in seeds]
+    assert next(iter(seeds))[0] == Origin(Way.DYNAMIC_PROGRAM)
     assert len({placement.key for placement in placements}) == len(placements)
     for placement in placements:
         check_placement(space.graph, placement)
@@ -301,7 +301,7 @@ def test_what_is_rewritten_is_a_seed_though_the_whole_that_hides_it_looks_as_che
     costs = (*(1.0 for _ in parts), 0.5, 0.1)
     space = SearchSpace(graph, matches, CostModel(costs, {("b", "default"): Border(0.0, 0.0)}))
     assert rewritten_placement(space, "b") == place([0, len(parts), *range(2, len(parts))], space)
-    assert Origin(Way.REWRITTEN, ("b",)) in [kind for kind, _ in make_seeds(space).named]
+    assert Origin(Way.REWRITTEN, ("b",)) in [kind for kind, _ in make_seeds(space)]
     plain = replace(space, matches=matches[:-2], cost=replace(space.cost, match_ms=costs[:-2]))
     assert rewritten_placement(plain, "b") is None
 
@@ -335,5 +335,5 @@ def test_a_backend_alone_rewrites_nothing() -> None:
         alone = (backend_placement(space, engine[0]), engine_placement(space, engine), greedy)
         assert not any(region.rewrites for placement in alone for region in placement.regions)
     cheap = tuple(0.01 if match.rewrites else 1.0 for match in space.matches)
-    dp = make_seeds(replace(space, cost=replace(space.cost, match_ms=cheap))).named[0]
+    dp = next(iter(make_seeds(replace(space, cost=replace(space.cost, match_ms=cheap)))))
     assert any(region.rewrites for region in decode(dp[1], space).regions)

@@ -44,13 +44,13 @@ def space() -> SearchSpace:
 def search(
     space: SearchSpace, target: SimulatedEvaluator, evaluations: int = 60, settings: GaSettings | None = None
 ) -> Evolution:
-    seeds = make_seeds(space).named
+    seeds = tuple(make_seeds(space))
     chosen = settings or GaSettings(patience=0)
     return Evolution(space, target, chosen, Budget(evaluations), lambda: 0.0, seeds)
 
 
 def test_seeds_are_covers_single_engines_and_partitions(space: SearchSpace) -> None:
-    ways = [origin.way for origin, _ in make_seeds(space).named]
+    ways = [origin.way for origin, _ in make_seeds(space)]
     assert {Way.DYNAMIC_PROGRAM, Way.NEXT_COVER, Way.DIVERSE_COVER, Way.SINGLE, Way.GREEDY} <= set(ways)
     assert ways[0] is Way.DYNAMIC_PROGRAM
     assert ways.count(Way.NEXT_COVER) <= NEAR_SEEDS
@@ -64,7 +64,7 @@ def test_unseeded_search_reaches_the_optimum_of_an_additive_target(space: Search
 
 def test_beats_every_seed_on_a_non_additive_target_and_measures_nothing_twice(space: SearchSpace) -> None:
     target = SimulatedEvaluator(space, MIXED)
-    seeds = [target.latency_ms(decode(genome, space)) for _, genome in make_seeds(space).named]
+    seeds = [target.latency_ms(decode(genome, space)) for _, genome in make_seeds(space)]
     found = search(space, target).run()
     assert found.best_ms < min(0.99 * seeds[0], *seeds)
     assert 0 < found.best_evaluation <= found.evaluations == 60
@@ -90,7 +90,7 @@ class Late:
 def test_what_was_not_ready_is_measured_in_the_next_generation_resumed_or_not(space: SearchSpace) -> None:
     late = Late(SimulatedEvaluator(space, MIXED), [])
     states: list[SearchState] = []
-    seeds = make_seeds(space).named
+    seeds = tuple(make_seeds(space))
     evolution = Evolution(space, late, GaSettings(patience=0), Budget(40), lambda: 0.0, seeds)
     found = evolution.run(on_generation=states.append)
     assert found.evaluations == 40
@@ -171,7 +171,7 @@ def test_several_objectives_keep_the_front_that_nothing_dominates(space: SearchS
     errors = {engine: 1e-4 * 3**index for index, engine in enumerate(space.engines)}
     target = Approximate(SimulatedEvaluator(space, NonAdditive(layout=0.5, failures=0.02)), errors)
     settings = GaSettings(population=12, offspring=6, patience=0, screen_factor=3, climb=4)
-    evolution = Evolution(space, target, settings, Budget(60), lambda: 0.0, make_seeds(space).named)
+    evolution = Evolution(space, target, settings, Budget(60), lambda: 0.0, tuple(make_seeds(space)))
     states: list[SearchState] = []
     found = evolution.run(new_state(0, {Objective.ERROR: math.inf}), states.append)
     values = {key: one.outcome.objectives(both) for key, one in found.evaluated.items() if one.outcome.ok}

@@ -171,7 +171,7 @@ def test_its_levels_are_the_first_seeds_and_single_engines_the_last() -> None:
     kinds = [kind for kind, _ in seeds]
     assert kinds[0] == Origin.mixture(FLOAT32)
     assert kinds[-1] == Origin(Way.SINGLE, ("a",), "low")
-    assert len(decode(dict(seeds.named)[Origin.mixture(FLOAT32)], space()).regions) == 1
+    assert len(decode(dict(seeds)[Origin.mixture(FLOAT32)], space()).regions) == 1
 
 
 @pytest.mark.parametrize(

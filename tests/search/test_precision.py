@@ -49,7 +49,7 @@ def seeds(target: SimulatedEvaluator) -> Seeds:
 
 def search(target: SimulatedEvaluator, seeds: Seeds, evaluations: int, **settings: float) -> Evolution:
     chosen = replace(SETTINGS, **settings)
-    return Evolution(target.space, target, chosen, Budget(evaluations), lambda: 0.0, seeds.named)
+    return Evolution(target.space, target, chosen, Budget(evaluations), lambda: 0.0, tuple(seeds))
 
 
 @pytest.fixture(scope="module")
@@ -60,12 +60,12 @@ def states(target: SimulatedEvaluator, seeds: Seeds) -> list[SearchState]:
 
 
 def test_seeds_name_each_engine_and_the_front(target: SimulatedEvaluator, seeds: Seeds) -> None:
-    ways = [origin.way for origin, _ in seeds.named]
+    ways = [origin.way for origin, _ in seeds]
     assert ways[0] is Way.DYNAMIC_PROGRAM, "without a budget there are no levels"
     assert ways.count(Way.FRONT_COVER) >= 3
-    space, placements = target.space, {decode(genome, target.space) for _, genome in seeds.named}
+    space, placements = target.space, {decode(genome, target.space) for _, genome in seeds}
     assert {engine_placement(space, engine) for engine in space.engines} <= placements
-    errors = [predicted_error(target.space, decode(genome, target.space)) for _, genome in seeds.named]
+    errors = [predicted_error(target.space, decode(genome, target.space)) for _, genome in seeds]
     assert min(errors) == 0
     assert errors[ways.index(Way.FRONT_COVER)] == 0, "the exact end, as soon as it is known"
 
@@ -76,7 +76,7 @@ def test_seeds_are_made_one_by_one_as_they_are_asked_for(target: SimulatedEvalua
     first = list(islice(seeds, 2))
     assert list(seeds.made) == first
     assert list(seeds)[:2] == first
-    assert seeds.named == seeds.made
+    assert tuple(seeds) == seeds.made
 
 
 def test_finds_the_fastest_within_the_budget_of_a_target_that_is_not_as_told() -> None:
@@ -84,7 +84,7 @@ def test_finds_the_fastest_within_the_budget_of_a_target_that_is_not_as_told() -
     seeds = make_seeds(hard.space, bounds=WITHIN)
     found = search(hard, seeds, 90, screen_factor=12, climb=20).run(new_state(0, WITHIN))
     optimum = chain_optimum_ms(hard)
-    tried = [decode(genome, hard.space) for _, genome in seeds.named]
+    tried = [decode(genome, hard.space) for _, genome in seeds]
     seeded = min(hard.latency_ms(p) for p in tried if hard.error(p) <= BUDGET)
     assert found.best is not None
     assert not_none(found.best.outcome.error) <= BUDGET

@@ -28,7 +28,7 @@ def space() -> SearchSpace:
 def searched(space: SearchSpace, seed: int, noise: float) -> SearchState:
     target = SimulatedEvaluator(space, TERMS, noise=noise, seed=seed)
     settings = GaSettings(seed=seed, patience=0, screen_factor=4, climb=4)
-    return Evolution(space, target, settings, Budget(60), lambda: 0.0, make_seeds(space).named).run()
+    return Evolution(space, target, settings, Budget(60), lambda: 0.0, tuple(make_seeds(space))).run()
 
 
 def test_all_that_ran_are_ranked_and_the_first_is_nearer_to_the_fastest_than_the_shortest_time_is(

@@ -46,7 +46,7 @@ def seeds(space: SearchSpace) -> Seeds:
 @pytest.fixture(scope="module")
 def state(space: SearchSpace, seeds: Seeds) -> SearchState:
     target = SimulatedEvaluator(space, NonAdditive(layout=0.4))
-    return Evolution(space, target, SMALL, Budget(8), lambda: 0.0, seeds.named).step(new_state(0))
+    return Evolution(space, target, SMALL, Budget(8), lambda: 0.0, tuple(seeds)).step(new_state(0))
 
 
 @pytest.fixture
@@ -56,7 +56,7 @@ def run(space: SearchSpace, seeds: Seeds, state: SearchState, tmp_path: Path) ->
         plan = TunePlan(trials, others.pop("seconds", 1e9), evaluations=14, targets=2)
         storage = f"sqlite:///{tmp_path}/tune.db"
         on_trial = others.pop("on_trial", reports.append)
-        best = tune(space, seeds.named, state, plan, storage, ranges, SMALL, on_trial, **others)
+        best = tune(space, tuple(seeds), state, plan, storage, ranges, SMALL, on_trial, **others)
         return best, reports
 
     return run

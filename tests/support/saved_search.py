@@ -58,14 +58,14 @@ def record(space: SearchSpace) -> dict[str, Any]:
         "covers": [place(cover.matches, space).key for cover in program.covers],
         "cover_ms": [round(cover.cost_ms, 6) for cover in program.covers],
         "exact": program.exact,
-        "seeds": [[str(kind), decode(genome, space).key] for kind, genome in make_seeds(space).named],
+        "seeds": [[str(kind), decode(genome, space).key] for kind, genome in make_seeds(space)],
         "searches": {name: _search(space, *how) for name, how in SETTINGS.items()},
     }
 
 
 def _search(space: SearchSpace, settings: GaSettings, differs: NonAdditive) -> dict[str, Any]:
     target = SimulatedEvaluator(space, differs, noise=0.02)
-    found = Evolution(space, target, settings, Budget(EVALUATIONS), lambda: 0.0, make_seeds(space).named).run()
+    found = Evolution(space, target, settings, Budget(EVALUATIONS), lambda: 0.0, tuple(make_seeds(space))).run()
     return {
         "hall": list(found.hall),
         "best_ms": round(found.best_ms, 6),

@@ -148,7 +148,7 @@ def _tune(run: RunContext, space: SearchSpace, seeds: Seeds, state: SearchState,
     with run.stage(Stage.TUNE_SEARCH, tuning.trials):
         chosen = tune(
             space,
-            seeds.named,
+            seeds,
             state,
             plan,
             tuning_storage(run.directory),

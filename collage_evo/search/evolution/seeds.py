@@ -55,11 +55,6 @@ class Seeds:
         """Seeds that were made so far."""
         return tuple(self._made.values())
 
-    @property
-    def named(self) -> tuple[tuple[Origin, Genome], ...]:
-        """All seeds."""
-        return tuple(self)
-
     @cached_property
     def dp(self) -> DpResult:
         """The cheapest covers by the additive model, and the quality of the first."""

@@ -8,7 +8,7 @@ the search for latency only, and a search with two objectives uses the same.
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, fields, replace
 from pathlib import Path
 
@@ -59,7 +59,7 @@ class TunePlan:
 
 def tune(
     space: SearchSpace,
-    seeds: Sequence[tuple[Origin, Genome]],
+    seeds: Iterable[tuple[Origin, Genome]],
     state: SearchState,
     plan: TunePlan,
     storage_url: str,
