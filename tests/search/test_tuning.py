@@ -6,6 +6,7 @@ import random
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import optuna
 import pytest
 
@@ -123,7 +124,7 @@ def test_learned_targets_agree_with_what_was_measured_and_differ_elsewhere(
     placements = [decode(found.genome, space) for found in known]
     latency = [found.outcome.latency_ms or 0.0 for found in known]
     surrogate = Surrogate(features, [features.vector(p) for p in placements], latency)
-    one, other = (LearnedTarget.drawn(features, surrogate, seed) for seed in (0, 1))
+    one, other = (LearnedTarget(features, surrogate.sample(np.random.default_rng(seed))) for seed in (0, 1))
     for placement, ms in zip(placements, latency, strict=True):
         assert one.latency_ms(placement) == pytest.approx(ms, rel=0.1)
     assert one.evaluate(placements)[0].latency_ms == one.latency_ms(placements[0])

@@ -11,7 +11,6 @@ import numpy as np
 from collage_evo.genome.outcome import Outcome
 from collage_evo.patterns.match import Placement
 from collage_evo.search.surrogate.features import FeatureMap
-from collage_evo.search.surrogate.model import Surrogate
 
 LEAST = 0.3
 """Minimum latency of a placement as a share of the additive model's, for any draw of the weights."""
@@ -19,15 +18,10 @@ LEAST = 0.3
 
 @dataclass(frozen=True)
 class LearnedTarget:
-    """One sample of the surrogate's posterior: the same placement always has the same latency."""
+    """A sample of the surrogate's weights: the same placement always has the same latency."""
 
     features: FeatureMap
     weights: np.ndarray
-
-    @classmethod
-    def drawn(cls, features: FeatureMap, surrogate: Surrogate, seed: int) -> LearnedTarget:
-        """The target of sample ``seed`` of the fitted model."""
-        return cls(features, surrogate.sample(np.random.default_rng(seed)))
 
     def latency_ms(self, placement: Placement) -> float:
         """Latency in ms."""

@@ -12,6 +12,7 @@ from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, fields, replace
 from pathlib import Path
 
+import numpy as np
 import optuna
 
 from collage_evo.errors import ConfigError
@@ -131,7 +132,8 @@ def _targets(space: SearchSpace, state: SearchState, plan: TunePlan) -> tuple[Le
     latency = state.latency_ms
     vectors = [features.vector(decode(state.evaluated[key].genome, space)) for key in latency]
     surrogate = Surrogate(features, vectors, list(latency.values()), state.contended)
-    return tuple(LearnedTarget.drawn(features, surrogate, seed) for seed in range(plan.targets))
+    samples = (surrogate.sample(np.random.default_rng(seed)) for seed in range(plan.targets))
+    return tuple(LearnedTarget(features, weights) for weights in samples)
 
 
 @dataclass(frozen=True)
