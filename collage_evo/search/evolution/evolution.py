@@ -1,7 +1,7 @@
 """Evolutionary search: from a search space, an evaluator and seeds to a state for each generation.
 
 Elites survive, no placement is measured twice, an unfit one is recorded but never a parent. DEAP supplies fitness,
-selection, hall of fame and statistics; :mod:`collage_evo.search.evolution.breeding` makes the candidates.
+selection and hall of fame; :mod:`collage_evo.search.evolution.breeding` makes the candidates.
 """
 
 from __future__ import annotations
@@ -12,9 +12,6 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import replace
 from functools import cache, partial
 from typing import Any
-
-import numpy as np
-from deap import tools
 
 from collage_evo.genome.encoding import decode
 from collage_evo.genome.genome import Genome
@@ -58,9 +55,6 @@ class Evolution:
         self._vectors: dict[Genome, Vector] = {}
         self._terms = cache(partial(TermMap, space))
         self._term_vector = cache(lambda term, genome: term.vector(decode(genome, space)))
-        self.statistics = tools.Statistics(lambda individual: individual.fitness.values[0])
-        for name, function in (("min", np.min), ("median", np.median), ("max", np.max)):
-            self.statistics.register(name, function)
 
     def run(
         self, state: SearchState | None = None, on_generation: Callable[[SearchState], None] | None = None
@@ -169,7 +163,7 @@ class Evolution:
     def _record(
         self, now: SearchState, before: SearchState, fresh: list[str], rng: random.Random, evaluating: float
     ) -> SearchState:
-        """``now`` with its hall of fame, statistics and the other inputs of the next generation."""
+        """``now`` with its hall of fame, its record and the other inputs of the next generation."""
         hall = hall_of_fame(now.objectives, self.settings.hall_of_fame)
         hall.update(self._individuals(now, now.hall))
         hall.update(self._individuals(now, fresh))
@@ -186,9 +180,8 @@ class Evolution:
             "evaluating": evaluating,
             "unfit": sum(not evaluated.outcome.ok for evaluated in now.evaluated.values()),
         }
-        alive = self._individuals(now, now.population)
-        if alive:
-            record |= {name: float(value) for name, value in self.statistics.compile(alive).items()}
+        if now.population:
+            record["min"] = min(individual.fitness.values[0] for individual in self._individuals(now, now.population))
         if now.bounds:
             front = hypervolume(list(hall), after.reference)
             front_before = before.log[-1]["hypervolume"] if before.log else 0.0

@@ -47,7 +47,7 @@ class SearchState:
     always an objective; ``bounds`` has the others, and the largest value of each that the best may have.
     ``reference`` (a value for each objective) is the corner that hypervolume is measured from; if none is given, the
     first generation sets it to twice its largest values. ``best_seconds`` is the elapsed time at which the best was
-    found, ``stale`` counts generations since, ``log`` has one record of statistics a generation. ``pending`` were
+    found, ``stale`` counts generations since, ``log`` has one record a generation. ``pending`` were
     proposed and are not measured yet: they come first in the next generation.
     """
 
