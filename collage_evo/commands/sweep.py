@@ -34,6 +34,7 @@ from collage_evo.run.at_work import at_work
 from collage_evo.run.directory import move_run, start_run, telling_to_resume
 from collage_evo.run.evaluate import result_of
 from collage_evo.search.tuning.ranges import check_range, grid_values, suggest
+from collage_evo.search.tuning.study import storage_in, study_in
 
 STUDY = "sweep"
 STORAGE = "study.db"
@@ -56,34 +57,25 @@ def run_sweep(config: Config, directory: Path, reporter: Reporter) -> Trials:
         InputError: another process works in ``directory``.
     """
     with at_work(directory), telling_to_resume(directory):
-        return _swept(config, directory, reporter)
-
-
-def _swept(config: Config, directory: Path, reporter: Reporter) -> Trials:
-    _check(config)
-    shares = _shares(config)
-    up, down = optuna.study.StudyDirection.MAXIMIZE, optuna.study.StudyDirection.MINIMIZE
-    with reading(directory / STORAGE, "move it away, and the sweep begins anew", wrong="cannot be used"):
-        optuna.logging.set_verbosity(optuna.logging.WARNING)  # the reporter shows progress
-        study = optuna.create_study(
-            study_name=STUDY,
-            storage=_storage(directory),
-            load_if_exists=True,
-            direction=up if config.sweep.metric == "speedup" else down,
-        )
-        _take_up(study)
-    if len(shares) == 1:
-        _work(study, _Objective(config, directory, reporter), contextlib.nullcontext(), reporter)
-    else:
-        _work_together(study, config, directory, shares, reporter)
-    write_plots(study, directory)
-    return read_trials(study)
+        _check(config)
+        shares = _shares(config)
+        file, direction = directory / STORAGE, "maximize" if config.sweep.metric == "speedup" else "minimize"
+        with reading(file, "move it away, and the sweep begins anew", wrong="cannot be used"):
+            study = study_in(file, STUDY, direction)
+            _take_up(study)
+        if len(shares) == 1:
+            _work(study, _Objective(config, directory, reporter), contextlib.nullcontext(), reporter)
+        else:
+            _work_together(study, config, directory, shares, reporter)
+        write_plots(study, directory)
+        return read_trials(study)
 
 
 def _work(study: optuna.Study, objective: _Objective, turn: AbstractContextManager[Any], reporter: Reporter) -> None:
     """Run trials until none is left; ``turn`` lets one process at a time choose the next."""
     while True:
-        _report_trial(study, objective.config, reporter)
+        reporter.stage(Stage.SWEEP, objective.config.sweep.trials)
+        reporter.advance(_ended(study))
         with turn:
             trial = _next_trial(study, objective.config)
         if trial is None:
@@ -129,7 +121,7 @@ def _work_in_process(
     """Main function of each process of a parallel sweep."""
     exit_with_parent(parent)
     sys.stderr = log.open("a", buffering=1)
-    study = optuna.load_study(study_name=STUDY, storage=_storage(directory))
+    study = optuna.load_study(study_name=STUDY, storage=storage_in(directory / STORAGE))
     reporter = LineReporter()
     with contextlib.suppress(KeyboardInterrupt):  # the process in the user's terminal reports it
         _work(study, _Objective(config, directory, reporter), turn, reporter)
@@ -157,20 +149,6 @@ def _shares(config: Config) -> list[tuple[int, ...]]:
 
 def _log_of(directory: Path, index: int) -> Path:
     return directory / f"worker-{index}.log"
-
-
-def _storage(directory: Path) -> optuna.storages.RDBStorage:
-    return optuna.storages.RDBStorage(storage_url(directory), engine_kwargs={"connect_args": {"timeout": 60}})
-
-
-def _report_trial(study: optuna.Study, config: Config, reporter: Reporter) -> None:
-    reporter.stage(Stage.SWEEP, config.sweep.trials)
-    reporter.advance(_ended(study))
-
-
-def storage_url(directory: Path) -> str:
-    """Optuna's storage of the sweep in ``directory``."""
-    return f"sqlite:///{directory.absolute() / STORAGE}"
 
 
 @dataclass(frozen=True)
@@ -271,8 +249,6 @@ def _next_trial(study: optuna.Study, config: Config) -> optuna.Trial | None:
 
 def _take_up(study: optuna.Study) -> None:
     """Queue trials that a kill or Ctrl-C ended with the same values, to go on where their runs stopped."""
-    for trial in study.get_trials(deepcopy=False, states=(optuna.trial.TrialState.RUNNING,)):
-        study.tell(trial.number, state=optuna.trial.TrialState.FAIL)
     trials = study.get_trials(deepcopy=False)
     last_in = {operator.index(trial.user_attrs[FOLDER]): trial for trial in trials if FOLDER in trial.user_attrs}
     for folder, trial in last_in.items():

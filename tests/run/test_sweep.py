@@ -142,7 +142,7 @@ def test_a_failing_run_is_a_failed_trial_with_its_reason(runs: Runs, tmp_path: P
     found = run_sweep(config_of(), tmp_path)
     assert len(runs.asked) == 4
     assert [trial.state for trial in found.trials].count("fail") == 1
-    study = optuna.load_study(study_name=sweep.STUDY, storage=sweep.storage_url(tmp_path))
+    study = optuna.load_study(study_name=sweep.STUDY, storage=f"sqlite:///{tmp_path}/study.db")
     assert study.trials[2].user_attrs["error"] == "no placement could be measured"
     run_sweep(config_of(), tmp_path)
     assert len(runs.asked) == 4
@@ -225,7 +225,7 @@ def test_trials_at_a_time_have_cores_and_directories_of_their_own_and_go_on_afte
     killed.wait()
     done = collage(*asked, "--resume", cwd=tmp_path)
     assert done.returncode == 0, done.stderr
-    study = optuna.load_study(study_name=sweep.STUDY, storage=sweep.storage_url(tmp_path / "sweep"))
+    study = optuna.load_study(study_name=sweep.STUDY, storage=f"sqlite:///{tmp_path}/sweep/study.db")
     complete = [trial for trial in study.trials if trial.state == optuna.trial.TrialState.COMPLETE]
     assert len(complete) == 2, [trial.user_attrs for trial in study.trials]
     assert {trial.user_attrs["folder"] for trial in complete} == {int(path.name) for path in trials.iterdir()}

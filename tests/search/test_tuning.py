@@ -55,9 +55,8 @@ def run(space: SearchSpace, seeds: Seeds, state: SearchState, tmp_path: Path) ->
     def run(trials: int, ranges: dict[str, dict[str, Any]] = RANGES, **others: Any) -> Any:
         reports: list[float] = []
         plan = TunePlan(trials, others.pop("seconds", 1e9), evaluations=14, targets=2)
-        storage = f"sqlite:///{tmp_path}/tune.db"
         on_trial = others.pop("on_trial", reports.append)
-        best = tune(space, tuple(seeds), state, plan, storage, ranges, SMALL, on_trial, **others)
+        best = tune(space, seeds, state, plan, tmp_path / "tune.db", ranges, SMALL, on_trial, **others)
         return best, reports
 
     return run

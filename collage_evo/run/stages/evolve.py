@@ -6,7 +6,6 @@ import time
 from collections.abc import Mapping, Sequence
 from contextlib import AbstractContextManager
 from dataclasses import asdict, replace
-from pathlib import Path
 
 from collage_evo.answer.baselines import Baseline, best_single
 from collage_evo.backends.registry import get_backend
@@ -33,6 +32,9 @@ from collage_evo.search.evolution.checkpoint import Fingerprint
 from collage_evo.search.evolution.ranking import ranked
 from collage_evo.search.evolution.seeds import Seeds
 from collage_evo.search.evolution.state import Evaluated, SearchState, new_state
+
+TUNING = "tune.db"
+"""Optuna's storage of the tuning in a run directory."""
 
 
 def evolve(
@@ -151,7 +153,7 @@ def _tune(run: RunContext, space: SearchSpace, seeds: Seeds, state: SearchState,
             seeds,
             state,
             plan,
-            tuning_storage(run.directory),
+            run.directory / TUNING,
             tuning.space,
             run.config.search.ga,
             lambda best: run.reporter.advance(1, f"at best {best:.3f} of the time it began with"),
@@ -176,8 +178,3 @@ def fingerprint_of(run: RunContext, space: SearchSpace, model: PreparedModel) ->
 def _versioned(name: str, variant: str) -> str:
     backend = get_backend(name)
     return f"{name} {backend.version_of(backend.variant(variant))}"
-
-
-def tuning_storage(directory: Path) -> str:
-    """Optuna's storage of the tuning in a run directory."""
-    return f"sqlite:///{directory.absolute() / 'tune.db'}"

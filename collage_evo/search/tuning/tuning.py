@@ -28,6 +28,7 @@ from collage_evo.search.surrogate.features import FeatureMap
 from collage_evo.search.surrogate.model import Surrogate
 from collage_evo.search.tuning.learned_target import LearnedTarget
 from collage_evo.search.tuning.ranges import Range, check_range, contains, suggest
+from collage_evo.search.tuning.study import study_in
 
 STUDY = "tune"
 CHOSEN = "chosen"
@@ -63,7 +64,7 @@ def tune(
     seeds: Iterable[tuple[Origin, Genome]],
     state: SearchState,
     plan: TunePlan,
-    storage_url: str,
+    file: Path,
     ranges: Mapping[str, Range] | None = None,
     default: GaSettings | None = None,
     on_trial: Callable[[float | None], None] | None = None,
@@ -80,7 +81,7 @@ def tune(
     """
     base, chosen_ranges = default or GaSettings(), ranges or DEFAULT_RANGES
     check_ranges(chosen_ranges)
-    study = open_study(storage_url)
+    study = open_study(file)
     if CHOSEN not in study.user_attrs:
         if not study.get_trials(deepcopy=False):
             first = {name: getattr(base, name) for name in chosen_ranges}
@@ -98,21 +99,10 @@ def tune(
     return replace(base, **study.user_attrs[CHOSEN])
 
 
-def open_study(storage_url: str) -> optuna.Study:
-    """The study in a storage, created if missing; trials of a process that died count as failed."""
-    file = Path(storage_url.removeprefix("sqlite:///"))
+def open_study(file: Path) -> optuna.Study:
+    """The study of a tuning in ``file``."""
     with reading(file, "move it away, and the tuning begins anew", wrong="cannot be used"):
-        optuna.logging.set_verbosity(optuna.logging.WARNING)  # the reporter shows progress
-        study = optuna.create_study(
-            study_name=STUDY,
-            storage=optuna.storages.RDBStorage(storage_url),
-            load_if_exists=True,
-            direction="minimize",
-            pruner=optuna.pruners.MedianPruner(n_startup_trials=5, n_warmup_steps=0),
-        )
-        for trial in study.get_trials(deepcopy=False, states=(optuna.trial.TrialState.RUNNING,)):
-            study.tell(trial.number, state=optuna.trial.TrialState.FAIL)
-        return study
+        return study_in(file, STUDY, "minimize", optuna.pruners.MedianPruner(n_startup_trials=5, n_warmup_steps=0))
 
 
 def check_ranges(ranges: Mapping[str, Range]) -> None:
