@@ -14,8 +14,9 @@ from statistics import fmean
 
 import numpy as np
 
-from collage_evo.accuracy.samples import Run, Sample, Values
+from collage_evo.accuracy.samples import Run, Sample
 from collage_evo.errors import InputError
+from collage_evo.graph.ir.values import Values
 from collage_evo.graph.reference.distance import counted_distances
 from collage_evo.multimap import multimap
 

@@ -21,8 +21,9 @@ from collage_evo.accuracy.invariance import Invariance
 from collage_evo.accuracy.losses import Losses, Pairs
 from collage_evo.accuracy.metric import Metric, RelativeError
 from collage_evo.accuracy.named import usual_metrics
-from collage_evo.accuracy.samples import Run, Sample, Values
+from collage_evo.accuracy.samples import Run, Sample
 from collage_evo.errors import InputError
+from collage_evo.graph.ir.values import Values
 from collage_evo.statistics import LEVEL, Interval, bootstrap_interval
 
 Over = Literal["all", "worst"]

@@ -9,7 +9,8 @@ from types import MappingProxyType
 
 import numpy as np
 
-from collage_evo.accuracy.samples import Sample, Values
+from collage_evo.accuracy.samples import Sample
+from collage_evo.graph.ir.values import Values
 from collage_evo.graph.reference.distance import Distance, counted_distances, holds_labels
 from collage_evo.graph.reference.noise import Noise
 from collage_evo.statistics import Interval, bootstrap_interval, net_share_interval, share_interval

@@ -6,17 +6,16 @@ import math
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any
 
 import numpy as np
 
 from collage_evo.accuracy.losses import Losses, Pairs, relative_losses
 from collage_evo.accuracy.samples import Sample
 from collage_evo.errors import InputError, named_line
+from collage_evo.graph.ir.values import Values
 from collage_evo.graph.load.functions import load_function
 from collage_evo.graph.reference.noise import Noise
 
-Values = Mapping[str, Any]
 Function = Callable[[Sequence[Values], Sequence[Values]], float]
 """Maps the outputs of each sample, and each sample's inputs and labels, to a score; higher is better."""
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from bisect import bisect_left
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any, Generic, TypeVar
@@ -11,9 +11,8 @@ from typing import Any, Generic, TypeVar
 import numpy as np
 
 from collage_evo.files import reading
-from collage_evo.graph.ir.values import plain, read_values, save_values
+from collage_evo.graph.ir.values import Values, plain, read_values, save_values
 
-Values = Mapping[str, Any]
 Run = Callable[[Values, Sequence[str]], Sequence[Any]]
 """Maps inputs and names of outputs to these outputs, plain (``graph/ir/values.py``)."""
 SHARED = 3

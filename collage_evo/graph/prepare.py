@@ -22,6 +22,7 @@ from collage_evo.graph.convert.origin import Origin, name_nodes
 from collage_evo.graph.convert.read import build_graph, declared_tensor
 from collage_evo.graph.convert.static import StaticTypes, annotate, embed_constants, static_types
 from collage_evo.graph.ir.graph import COMPOSITE, OPAQUE, UNCHECKED_BRANCHES, Graph
+from collage_evo.graph.ir.values import Values
 from collage_evo.graph.ir.weights import graphs_of
 from collage_evo.graph.load.data import given_inputs
 from collage_evo.graph.load.files import digest
@@ -50,8 +51,6 @@ between."""
 RANDOM_INPUTS = "inputs are random: give your own with --data where their values matter"
 ROUNDS_TO_INT8, EXACT = 4, 1
 """Accuracy levels of MatMulNBits."""
-
-Values = Mapping[str, Any]
 
 
 @dataclass(frozen=True)

@@ -14,12 +14,11 @@ import numpy as np
 from collage_evo.backends.base import Backend, BuildFailure
 from collage_evo.graph.check.indices import limits_of
 from collage_evo.graph.ir.graph import Graph
+from collage_evo.graph.ir.values import Values
 from collage_evo.graph.reference.distance import relative_error
 from collage_evo.runtime.limits import require_inside
 from collage_evo.testing.examine import Begin, Instance, Piece, borders
 from collage_evo.testing.finding import Finding
-
-Feeds = Mapping[str, Any]
 
 
 def like_onnxruntime(
@@ -46,12 +45,12 @@ def like_onnxruntime(
     return Finding(check, piece.name, "passed")
 
 
-def _inside(feeds: Feeds, limits: Mapping[str, tuple[int, int]]) -> Feeds:
+def _inside(feeds: Values, limits: Mapping[str, tuple[int, int]]) -> Values:
     require_inside(feeds, limits)
     return feeds
 
 
-def _made(run: Callable[[Any], list[Any]], feeds: Feeds) -> list[Any] | None:
+def _made(run: Callable[[Any], list[Any]], feeds: Values) -> list[Any] | None:
     """The outputs of a run; None if it raises."""
     try:
         return run(feeds)
@@ -71,12 +70,12 @@ def _problem(made: list[Any] | None, wanted: list[Any] | None, tolerance: float,
     return "" if same else "gives other numbers than ONNX Runtime"
 
 
-def _runner(backend: Backend, piece: Piece, graph: Graph, workdir: Path) -> Callable[[Feeds], list[Any]]:
+def _runner(backend: Backend, piece: Piece, graph: Graph, workdir: Path) -> Callable[[Values], list[Any]]:
     """A run of the built piece; with open shapes, on buffers of the library's own."""
     if all(graph.tensors[name].static for name in graph.outputs):
         instance = Instance(backend, workdir, piece, graph)
 
-        def bound(feeds: Feeds) -> list[Any]:
+        def bound(feeds: Values) -> list[Any]:
             instance.feed([feeds[name] for name in graph.inputs])
             return instance.run()
 

@@ -12,8 +12,9 @@ from collage_evo.accuracy.choose import load_metric
 from collage_evo.accuracy.judge import Judgement, judge, judge_closely, run_samples
 from collage_evo.accuracy.losses import Pairs
 from collage_evo.accuracy.metric import Metric, RelativeError
-from collage_evo.accuracy.samples import Sample, Values
+from collage_evo.accuracy.samples import Sample
 from collage_evo.errors import InputError
+from collage_evo.graph.ir.values import Values
 from collage_evo.statistics import net_share_interval
 from tests.support.typed import not_none
 

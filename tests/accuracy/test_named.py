@@ -10,8 +10,9 @@ import pytest
 from collage_evo.accuracy.choose import load_metric
 from collage_evo.accuracy.judge import Judgement, judge, judge_closely
 from collage_evo.accuracy.named import NAMED, usual_metrics
-from collage_evo.accuracy.samples import Sample, Values
+from collage_evo.accuracy.samples import Sample
 from collage_evo.errors import InputError
+from collage_evo.graph.ir.values import Values
 from tests.support.typed import not_none
 
 Pair = tuple[Sample, Values]

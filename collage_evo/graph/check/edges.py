@@ -7,7 +7,7 @@ numbers that no float32 holds, on exponentials of large numbers and quotients of
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import numpy as np
@@ -16,6 +16,7 @@ import onnx
 from collage_evo.errors import InputError
 from collage_evo.graph.convert.static import STANDARD
 from collage_evo.graph.ir.operators import HEAVY
+from collage_evo.graph.ir.values import Values
 from collage_evo.graph.ir.weights import graphs_of
 from collage_evo.graph.load.inputs import index_bound, random_inputs
 from collage_evo.graph.load.shapes import dynamic_inputs, open_axes
@@ -43,10 +44,8 @@ _WHOLE_NUMBERS = {
 }
 """Operators that take any whole number as any of their inputs."""
 
-Feeds = Mapping[str, Any]
 
-
-def edge_samples(model: onnx.ModelProto, sample: Feeds, reference: Reference) -> list[tuple[Feeds, Feeds]]:
+def edge_samples(model: onnx.ModelProto, sample: Values, reference: Reference) -> list[tuple[Values, Values]]:
     """At most two edge-case variants of ``sample``, each with the outputs of ``model``.
 
     Excludes samples that ONNX Runtime without optimisations does not take, or for which it returns a number that is
@@ -59,7 +58,7 @@ def edge_samples(model: onnx.ModelProto, sample: Feeds, reference: Reference) ->
     """
     if _weights(model) > MOST_WEIGHTS:
         return []
-    samples: list[tuple[Feeds, Feeds]] = []
+    samples: list[tuple[Values, Values]] = []
     for feeds in (alike := _alike(model, sample), _far(model, sample)):
         if not _differs(feeds, sample):
             continue
@@ -84,7 +83,7 @@ def chooses(model: onnx.ModelProto) -> bool:
     return any(node.op_type in _CHOOSING for graph in graphs_of(model) for node in graph.node)
 
 
-def other_shapes(model: onnx.ModelProto, sample: Feeds, timeout_s: float) -> list[tuple[Feeds, Feeds]]:
+def other_shapes(model: onnx.ModelProto, sample: Values, timeout_s: float) -> list[tuple[Values, Values]]:
     """Random and edge-case inputs of a model with open shapes, each open size one more than in ``sample``, or twice
     as large where the model takes no such sizes; with the outputs. Empty where it takes neither.
 
@@ -111,7 +110,7 @@ def other_shapes(model: onnx.ModelProto, sample: Feeds, timeout_s: float) -> lis
     return []
 
 
-def decided(samples: Sequence[tuple[Feeds, Feeds]], moving: Callable[[], Moved]) -> list[tuple[Feeds, Feeds]]:
+def decided(samples: Sequence[tuple[Values, Values]], moving: Callable[[], Moved]) -> list[tuple[Values, Values]]:
     """The ``samples`` in which rounding decides nothing; ``moving`` makes the model that shows it."""
     try:
         noises = [moving().noise(*pair).values() for pair in samples]
@@ -125,7 +124,7 @@ def _weights(model: onnx.ModelProto) -> int:
     return sum(math.prod(one.dims) for one in model.graph.initializer)
 
 
-def _alike(model: onnx.ModelProto, sample: Feeds) -> dict[str, Any]:
+def _alike(model: onnx.ModelProto, sample: Values) -> dict[str, Any]:
     """Floats rounded to whole numbers, so that many are equal; whole numbers and truths all the same.
 
     Floats that are summed are zeros, as in an empty picture, if the model chooses among their sums, else unchanged:
@@ -146,13 +145,13 @@ def _sums(model: onnx.ModelProto) -> bool:
     return any(node.op_type in HEAVY or "Quantize" in node.op_type for node in model.graph.node)
 
 
-def _ties_survive(model: onnx.ModelProto, feeds: Feeds, expected: Feeds) -> bool:
+def _ties_survive(model: onnx.ModelProto, feeds: Values, expected: Values) -> bool:
     """Whether sums that are equal stay so in another order: ONNX Runtime's optimisations choose the same."""
     optimised = Reference(model, optimised=True).run_named(feeds)
     return all(differing(output, expected[name]) == 0.0 for name, output in optimised.items())
 
 
-def _far(model: onnx.ModelProto, sample: Feeds) -> dict[str, Any]:
+def _far(model: onnx.ModelProto, sample: Values) -> dict[str, Any]:
     """Floats far from zero and tiny ones between them, whole numbers that are as large as their type allows.
 
     Excludes floats that may be cast to whole numbers of few bits: ONNX does not define the result beyond their range.
@@ -177,14 +176,14 @@ def _far(model: onnx.ModelProto, sample: Feeds) -> dict[str, Any]:
     return _each(sample, edge)
 
 
-def _each(sample: Feeds, edge: Any) -> dict[str, Any]:
+def _each(sample: Values, edge: Any) -> dict[str, Any]:
     return {
         name: edge(name, value.copy()) if isinstance(value, np.ndarray) and value.size and value.ndim else value
         for name, value in sample.items()
     }
 
 
-def _differs(feeds: Feeds, sample: Feeds) -> bool:
+def _differs(feeds: Values, sample: Values) -> bool:
     return any(
         isinstance(value, np.ndarray) and not np.array_equal(value, sample[name], equal_nan=value.dtype.kind == "f")
         for name, value in feeds.items()

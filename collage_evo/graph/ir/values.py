@@ -11,6 +11,9 @@ import numpy as np
 
 from collage_evo.graph.ir.elements import as_bytes, is_extended
 
+Values = Mapping[str, Any]
+"""Inputs or outputs, by name."""
+
 
 def plain(value: Any) -> Any:
     """``value`` with strings as NumPy's own, and maps as lists of keys and values, so that nothing needs pickling."""

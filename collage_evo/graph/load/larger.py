@@ -2,20 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
-from typing import Any
+from collections.abc import Sequence
 
 import numpy as np
 import onnx
 
 from collage_evo.errors import InputError
+from collage_evo.graph.ir.values import Values
 from collage_evo.graph.load.data import given_inputs
 from collage_evo.graph.load.distribution import elements
 from collage_evo.graph.load.shapes import open_axes
 from collage_evo.graph.reference.reference import Reference
 from collage_evo.multimap import multimap
-
-Values = Mapping[str, Any]
 
 
 def larger_inputs(

@@ -16,11 +16,11 @@ from collage_evo.fitness.jobs import WorkFiles
 from collage_evo.fitness.references import RECORDED, nonfinite_references, read_recorded, write_references
 from collage_evo.graph.convert.origin import Origin
 from collage_evo.graph.convert.read import build_graph
-from collage_evo.graph.ir.values import save_values
+from collage_evo.graph.ir.values import Values, save_values
 from collage_evo.graph.ir.weights import all_weight_bytes
 from collage_evo.graph.load.files import read_model, save_linked
 from collage_evo.graph.load.load import ModelFile
-from collage_evo.graph.prepare import RANDOM_INPUTS, PreparedModel, SearchableModel, Values, prepare_model, searchable
+from collage_evo.graph.prepare import RANDOM_INPUTS, PreparedModel, SearchableModel, prepare_model, searchable
 from collage_evo.hardware.slots import usable_cores
 from collage_evo.report.stage import Stage
 from collage_evo.run.context import Room, RunContext, Workplace
