@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Iterator, Mapping
 from typing import Any
 
@@ -91,7 +92,7 @@ class _Mover:
     """Writes the operators that move numbers into a graph and into the bodies of its operators."""
 
     def __init__(self) -> None:
-        self._count = 0
+        self._names = map("collage_evo_moved_{}".format, itertools.count(1))
 
     def write(self, graph: GraphProto) -> None:
         types = {
@@ -102,7 +103,7 @@ class _Mover:
         renamed: dict[str, str] = {}
         for value in graph.input:
             if types[value.name] in _ROUNDOFF and value.name not in fixed:
-                renamed[value.name] = self._name()
+                renamed[value.name] = next(self._names)
                 nodes += self._move(value.name, renamed[value.name], types[value.name])
         for node in graph.node:
             for body in bodies(node):
@@ -115,7 +116,7 @@ class _Mover:
             moves: list[NodeProto] = []
             for index, name in enumerate(node.output):
                 if name and types.get(name) in _ROUNDOFF and node.op_type not in _COPIES:
-                    node.output[index] = self._name()
+                    node.output[index] = next(self._names)
                     moves += self._move(node.output[index], name, types[name])
             nodes += [node, *moves]
         refill(graph.node, nodes)
@@ -126,9 +127,9 @@ class _Mover:
         wide = TensorProto.FLOAT if narrow else kind
         value = source
         if narrow:
-            value = self._name()
+            value = next(self._names)
             yield helper.make_node("Cast", [source], [value], to=wide)
-        turns, roundoff, turned, sine, share, off, near, whole, same, made = (self._name() for _ in range(10))
+        turns, roundoff, turned, sine, share, off, near, whole, same, made = itertools.islice(self._names, 10)
         for name, number in ((turns, _TURNS), (roundoff, _ROUNDOFF[kind])):
             yield helper.make_node("Constant", [], [name], value=helper.make_tensor(name, wide, [], [number]))
         steps = (
@@ -144,7 +145,3 @@ class _Mover:
         yield from (helper.make_node(op_type, inputs, [output]) for op_type, inputs, output in steps)
         if narrow:
             yield helper.make_node("Cast", [made], [target], to=kind)
-
-    def _name(self) -> str:
-        self._count += 1
-        return f"collage_evo_moved_{self._count}"
