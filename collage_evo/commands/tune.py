@@ -13,7 +13,7 @@ from collage_evo.run.at_work import at_work
 from collage_evo.run.directory import telling_to_resume
 from collage_evo.run.evaluate import open_records
 from collage_evo.run.search import Searched
-from collage_evo.run.stages.evolve import TUNING
+from collage_evo.run.stages.evolve import TUNE_DB
 from collage_evo.run.store import Store
 from collage_evo.search.tuning.tuning import open_study
 
@@ -34,6 +34,6 @@ def run_tune(config: Config, directory: Path, reporter: Reporter) -> Trials:
         config = config.replacing("search", tune=True, evaluations=count, seconds=math.inf)
         with open_records(config, directory, reporter) as records:
             _ = records[Searched]
-        study = open_study(directory / TUNING)
+        study = open_study(directory / TUNE_DB)
         write_plots(study, directory)
         return read_trials(study)

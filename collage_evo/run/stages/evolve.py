@@ -33,7 +33,7 @@ from collage_evo.search.evolution.ranking import ranked
 from collage_evo.search.evolution.seeds import Seeds
 from collage_evo.search.evolution.state import Evaluated, SearchState, new_state
 
-TUNING = "tune.db"
+TUNE_DB = "tune.db"
 """Optuna's storage of the tuning in a run directory."""
 
 
@@ -153,7 +153,7 @@ def _tune(run: RunContext, space: SearchSpace, seeds: Seeds, state: SearchState,
             seeds,
             state,
             plan,
-            run.directory / TUNING,
+            run.directory / TUNE_DB,
             tuning.space,
             run.config.search.ga,
             lambda best: run.reporter.advance(1, f"at best {best:.3f} of the time it began with"),
