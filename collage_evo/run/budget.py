@@ -97,12 +97,6 @@ def exceeds_planned_time(config: Config, spent_s: float, pace: Pace) -> bool:
     return spent_s + config.costs.seconds + pace.least_s > pace.searched_by_s
 
 
-def resume_search(store: Store) -> None:
-    """Give a resumed run the usual time for the search that it skipped."""
-    store.put(SEARCH_SECONDS, USUAL_S)
-    store.put(SEARCH_SKIPPED, False)
-
-
 def search_budget(
     store: Store,
     search: SearchConfig,

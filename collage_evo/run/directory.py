@@ -64,12 +64,9 @@ class _Begun:
 
 def run_directory(config: Config, source: str, out: Path | None) -> Path:
     """Path of a run: ``--out``, else the configuration's ``output.dir``, else its name below ``runs/``."""
-    if out is not None:
-        return out
-    if config.output.dir is not None:
-        return Path(config.output.dir)
+    given = config.output.dir if out is None else out
     name = source.removeprefix(PREFIX).partition("?")[0]
-    return Path("runs") / Path(name).stem
+    return Path("runs") / Path(name).stem if given is None else Path(given)
 
 
 def start_run(

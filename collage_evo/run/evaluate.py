@@ -19,7 +19,7 @@ from collage_evo.report.html import REPORT, write_html
 from collage_evo.report.progress import Reporter
 from collage_evo.report.result import Result
 from collage_evo.run.at_work import at_work
-from collage_evo.run.budget import SEARCH_SKIPPED, comparison_s, resume_search, seconds_each
+from collage_evo.run.budget import SEARCH_SECONDS, SEARCH_SKIPPED, USUAL_S, comparison_s, seconds_each
 from collage_evo.run.context import RunContext
 from collage_evo.run.deadline import in_time
 from collage_evo.run.final import compared_so_far
@@ -152,7 +152,8 @@ def _search_if_resumed(run: RunContext) -> None:
     goes_on = result_in(run.directory) is not None or run.config.search.seconds is not None
     if run.store.get(SEARCH_SKIPPED) and goes_on:
         checkpoint.remove(run.directory)  # its genomes are of the expected space
-        resume_search(run.store)
+        run.store.put(SEARCH_SECONDS, USUAL_S)
+        run.store.put(SEARCH_SKIPPED, False)
 
 
 def _compare_what_is_left(records: Records, found: Found) -> Result:

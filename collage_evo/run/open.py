@@ -61,7 +61,8 @@ def open_run(
             expect_workers()
         model = prepare(place, file or model_file(config))
         run = RunContext.at(place, decide_limits(place, model), all_weight_bytes(model.original))
-        for note in filter(None, (describe_quota(), run.machine.warning, _describe_hold(), *model.notes)):
+        held = f"times are of {this_machine().cpu}: confirm them on a processor of that kind" if level() else ""
+        for note in filter(None, (describe_quota(), run.machine.warning, held, *model.notes)):
             reporter.log(note)
         try:
             yield run, model
@@ -96,8 +97,3 @@ def _decided(place: Workplace, model: PreparedModel) -> Limits:
     for note in limits.notes():
         place.reporter.log(note)
     return limits
-
-
-def _describe_hold() -> str:
-    """What a run that is held to a lesser processor measures; empty if it is not held."""
-    return f"times are of {this_machine().cpu}: confirm them on a processor of that kind" if level() else ""

@@ -62,11 +62,8 @@ class Publisher:
         self._compare_with(measured)
         budget, further = self._run.limits.budget, further_bounds(self._run)
         measured = [one for one in measured if one.outcome.keeps(further)]
-        if not any(baseline.keeps(budget) for baseline in measured):
-            return
-        single = best_single(measured, budget)
-        ms = single.outcome.latency_ms
-        if ms is None:
+        single = best_single(measured, budget) if any(one.keeps(budget) for one in measured) else None
+        if single is None or (ms := single.outcome.latency_ms) is None:
             return
         with self._changing:
             first = self._known is None and not self._final

@@ -108,7 +108,8 @@ class TransferredCosts:
 
     def seeds(self, space: SearchSpace, others: Seeds) -> Seeds:
         """The other run's answer and front in ``space``, then ``others``."""
-        return Seeds(space, chain(self._placements(space), _placed(others, space)), near=0)
+        after = ((kind, decode(genome, space)) for kind, genome in others)
+        return Seeds(space, chain(self._placements(space), after), near=0)
 
     def _placements(self, space: SearchSpace) -> Iterator[tuple[Origin, Placement]]:
         move = _Move(self, space)
@@ -138,10 +139,6 @@ def in_turn(points: Sequence[FrontPoint]) -> list[FrontPoint]:
     return sorted(points, key=turn)
 
 
-def _placed(seeds: Seeds, space: SearchSpace) -> Iterator[tuple[Origin, Placement]]:
-    return ((kind, decode(genome, space)) for kind, genome in seeds)
-
-
 class _Known:
     """Costs in ms of this graph's matches by the earlier run."""
 
@@ -157,11 +154,9 @@ class _Known:
         before = self._transferred.in_pairs(match)
         if before is None or before not in self._ms:
             return self._by_nodes(match), False
-        more = self._work(match.nodes) / sum(self._there[node] for node in members(before.nodes))
+        work = sum(self._here[node] for node in members(match.nodes))
+        more = work / sum(self._there[node] for node in members(before.nodes))
         return self._ms[before] * more, before in self._certain and math.isclose(more, 1.0)
-
-    def _work(self, nodes: NodeSet) -> float:
-        return sum(self._here[node] for node in members(nodes))
 
     def _by_nodes(self, match: Match) -> float:
         """Sum of the engine's times for its operators; infinite if none of them is known."""

@@ -121,8 +121,7 @@ def _unlike(config: Config, earlier: RecordedRun, file: ModelFile) -> str:
 
 
 def _quickened(config: Config) -> Config:
-    bounded = config.search.seconds is not None or config.search.evaluations is not None
-    if not bounded:
+    if config.search.seconds is None and config.search.evaluations is None:
         config = config.replacing("search", seconds=LIKE_SECONDS, evaluations=PLACEMENTS)
     for name, values in QUICK.items():
         section = getattr(config, name)

@@ -106,14 +106,13 @@ class CompiledCandidates:
         missing = {name: one for name, one in named(racing).items() if name not in self.artifacts}
         if not missing:
             return {}
-        compiled: dict[str, Path] = {}
         with self._run.stage(Stage.COMPILE):
-            for name, artifact in self._run.machine.write(missing, self._run.work).items():
-                if isinstance(artifact, Path):
-                    compiled[name] = artifact
-                    continue
-                why = "one of the best placements could not be compiled again and is left out"
-                self._run.tell(why, str(artifact))
+            written = self._run.machine.write(missing, self._run.work)
+            for failure in (made for made in written.values() if not isinstance(made, Path)):
+                self._run.tell(
+                    "one of the best placements could not be compiled again and is left out", str(failure)
+                )
+        compiled = {name: made for name, made in written.items() if isinstance(made, Path)}
         self.artifacts |= compiled
         return compiled
 

@@ -52,8 +52,7 @@ def tune_backends(run: RunContext, model: SearchableModel, untuned: Matches, bac
     for backend in backends:
         if budget := trials.get(backend.name):
             with run.stage(Stage.TUNE_KERNELS, budget):
-                advance = run.reporter.advance
-                tuned.append(tuning.tune(backend, budget, graph, untuned.matches, table, advance))
+                tuned.append(tuning.tune(backend, budget, graph, untuned.matches, table, run.reporter.advance))
     return tuple(tuned)
 
 
