@@ -19,7 +19,4 @@ def multimap(pairs: Iterable[tuple[K, V]]) -> dict[K, list[V]]:
 
 def firsts(pairs: Iterable[tuple[K, V]]) -> dict[K, V]:
     """The first value of each key in ``pairs`` of key and value, in the order of their first appearance."""
-    first: dict[K, V] = {}
-    for key, value in pairs:
-        first.setdefault(key, value)
-    return first
+    return {key: values[0] for key, values in multimap(pairs).items()}

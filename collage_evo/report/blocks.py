@@ -127,8 +127,9 @@ def _block(region: RegionResult, share: float | None) -> Block:
         counted = Counter((one.kind, one.arithmetic) for one in operators).most_common()
         chips, counts = (), tuple((kind, computes, count) for (kind, computes), count in counted)
     rewritten = sum(len(one.nodes) for one in region.rewrites)
-    fields = (region.device, share, len(operators), chips, counts, len(region.lanes), rewritten)
-    return Block(title(region.backend), *fields)
+    return Block(
+        title(region.backend), region.device, share, len(operators), chips, counts, len(region.lanes), rewritten
+    )
 
 
 def drawn(chips: Sequence[Chip]) -> int:

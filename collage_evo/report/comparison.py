@@ -161,15 +161,14 @@ def _usable(sides: Sequence[Side]) -> tuple[Side, ...]:
 
 def print_comparison(comparison: Comparison, at_least: float, console: Console) -> None:
     """Print the table, notes on it, and the verdict."""
-    title = f"{comparison.artifact} on {comparison.cpu}, {comparison.threads} thread(s)"
-    title += f", {format_shapes(comparison.shapes)}"
+    where = f"{comparison.cpu}, {comparison.threads} thread(s), {format_shapes(comparison.shapes)}"
     others = sorted(
         (*comparison.libraries, *comparison.front, *comparison.there),
         key=lambda side: side.latency_ms or float("inf"),
     )
     # A terminal of 80 columns has no room for all.
     more = ("ms then", "error then") if comparison.has_front else ("load s", "memory MB")
-    table = new_table(title, "what...", "ms", "artifact over it", "error", *more)
+    table = new_table(f"{comparison.artifact} on {where}", "what...", "ms", "artifact over it", "error", *more)
     for side in (comparison.ours, *others):
         ms, error = _numbers(side)
         cells = (ms, _ratio(side.over), error, *(_numbers(side.before) if comparison.has_front else _served(side)))

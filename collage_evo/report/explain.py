@@ -191,8 +191,7 @@ def print_region(explanation: RegionExplanation, console: Console) -> None:
     engine, count = engine_name(explanation.backend, explanation.variant), len(explanation.nodes)
     console.print(f"region {explanation.region}: {count} node(s) on {engine}{spent}", highlight=False)
     for written in explanation.rewrites:
-        line = f"rewritten, {written.rewrite}: {', '.join(written.nodes)}"
-        console.print(line, highlight=False, soft_wrap=True)
+        console.print(f"rewritten, {written.rewrite}: {', '.join(written.nodes)}", highlight=False, soft_wrap=True)
     for name, op_type in explanation.nodes[:SHOWN_NODES]:
         console.print(f"  {name}: {op_type}", highlight=False, soft_wrap=True)
     if len(explanation.nodes) > SHOWN_NODES:
@@ -213,8 +212,7 @@ def print_region(explanation: RegionExplanation, console: Console) -> None:
             console.print(f"{answer.backend}: not as one piece: {answer.reason}", soft_wrap=True)
         nodes = multimap(((one.op_type, one.reason), one.node) for one in answer.not_taken)
         for (op_type, reason), names in list(nodes.items())[:SHOWN_REASONS]:
-            line = f"{answer.backend}: not {op_type} ({', '.join(names)}): {reason}"
-            console.print(line, soft_wrap=True)
+            console.print(f"{answer.backend}: not {op_type} ({', '.join(names)}): {reason}", soft_wrap=True)
         if len(nodes) > SHOWN_REASONS:
             console.print(f"{answer.backend}: and {len(nodes) - SHOWN_REASONS} more refusals: see --json")
 
@@ -235,8 +233,8 @@ def _add(table: Table, backend: str, offer: Offer, other: str) -> None:
 def _print_failures(backend: str, offers: Sequence[Offer], console: Console) -> None:
     for offer in offers:
         if offer.reason not in ("", NOT_MEASURED):
-            what = f"{engine_name(backend, offer.variant)} on {short(offer.operators)}"
-            console.print(f"{what}: {offer.reason}", soft_wrap=True)
+            engine = engine_name(backend, offer.variant)
+            console.print(f"{engine} on {short(offer.operators)}: {offer.reason}", soft_wrap=True)
 
 
 def _print_refusals(answer: BackendAnswer, console: Console, everything: bool) -> None:

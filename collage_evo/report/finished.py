@@ -50,11 +50,6 @@ def anew(directory: Path) -> str:
     return f"search again with another --out; {directory / BEST} stays as good as it was"
 
 
-def written_again(directory: Path) -> str:
-    """What to do if the result of the run in ``directory`` cannot be read."""
-    return f"write it again with {command('resume', directory)}" if goes_on(directory) else anew(directory)
-
-
 def unfinished(directory: Path) -> str:
     """Why there is no result in ``directory``, and what to do."""
     if read_so_far(directory / BEST) is None:
@@ -72,7 +67,7 @@ def read_finished(directory: Path) -> list[Finished]:
     path = directory / RESULT
     if not path.exists():
         raise InputError(unfinished(directory))
-    mend = written_again(directory)
+    mend = f"write it again with {command('resume', directory)}" if goes_on(directory) else anew(directory)
     with reading(path, mend):
         data = json.loads(path.read_bytes())
         if (schema := data["schema"]) != SCHEMA:

@@ -180,13 +180,16 @@ def bars(result: Result) -> list[Bar]:
     speedups.setdefault(result.best_single, result.speedup_over_best_single)
     over = {one.name for one in result.libraries if not one.keeps}
     longest = max(1.0, *(speedup.estimate for speedup in speedups.values()))
-    drawn = [Bar("The answer", 100 / longest, describe_speed(result), answer=True)]
-    for name, speedup in sorted(speedups.items(), key=lambda item: item[1].estimate):
-        if not speedup.by_definition:
-            exceeds = "; it exceeds the budget" if name in over else ""
-            label = f"the answer is {describe_gain(speedup)} as fast{exceeds}"
-            drawn.append(Bar(format_name(name), 100 * speedup.estimate / longest, label))
-    return drawn
+    libraries = [
+        Bar(
+            format_name(name),
+            100 * speedup.estimate / longest,
+            f"the answer is {describe_gain(speedup)} as fast{'; it exceeds the budget' if name in over else ''}",
+        )
+        for name, speedup in sorted(speedups.items(), key=lambda item: item[1].estimate)
+        if not speedup.by_definition
+    ]
+    return [Bar("The answer", 100 / longest, describe_speed(result), answer=True), *libraries]
 
 
 def facts(result: Result) -> list[tuple[str, str]]:

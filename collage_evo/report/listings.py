@@ -133,8 +133,7 @@ def print_backends(entries: Sequence[Entry], console: Console) -> None:
             console.print(f"{entry.name}: {entry.reason}", soft_wrap=True)
         reasons = (((entry.device_of[variant], reason), variant) for variant, reason in entry.declined.items())
         for (device, reason), variants in multimap(reasons).items():
-            what = f"{entry.name}: not on {device} as {', '.join(variants)}: {reason}"
-            console.print(what, soft_wrap=True)
+            console.print(f"{entry.name}: not on {device} as {', '.join(variants)}: {reason}", soft_wrap=True)
 
 
 def _shown(variants: Sequence[str]) -> list[str]:

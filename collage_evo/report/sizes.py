@@ -57,19 +57,15 @@ class LatencyBySize:
     ) -> LatencyBySize:
         """From times ``measured`` on shapes, ms by name."""
         what, size = size_of(shapes)
-        counts = dict.fromkeys(map(size, distribution.shapes), 0)
-        for one, count in zip(distribution.shapes, distribution.counts, strict=True):
-            counts[size(one)] += count
-        times = [SizeTimes(size(of), counts.get(size(of), 0), dict(ms)) for of, ms in measured]
+        counts = multimap(zip(map(size, distribution.shapes), distribution.counts, strict=True))
+        times = [SizeTimes(size(of), sum(counts.get(size(of), [])), dict(ms)) for of, ms in measured]
         return cls(what, tuple(sorted(times, key=lambda one: one.size)), served)
 
     @property
     def names(self) -> list[str]:
         """The answer, if it was timed, and the libraries, the fastest on the largest inputs first."""
-        every = list(
-            dict.fromkeys(name for one in reversed(self.times) for name in sorted(one.ms, key=one.ms.__getitem__))
-        )
-        return sorted(every, key=lambda name: name != ANSWER)
+        every = (name for one in reversed(self.times) for name in sorted(one.ms, key=one.ms.__getitem__))
+        return sorted(dict.fromkeys(every), key=lambda name: name != ANSWER)
 
     def frequent(self, most: int = ROWS) -> tuple[SizeTimes, ...]:
         """The sizes that most samples have, the smallest and the largest, in their order; spread if all are alike."""

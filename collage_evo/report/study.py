@@ -55,7 +55,7 @@ def read_trials(study: optuna.Study) -> Trials:
     return Trials(study.study_name, tuple(rows))
 
 
-def write_plots(study: optuna.Study, directory: Path) -> list[Path]:
+def write_plots(study: optuna.Study, directory: Path) -> None:
     """``history.png``, ``parallel.png`` and ``importance.png``; the last needs two trials that differ."""
     import matplotlib
 
@@ -72,17 +72,13 @@ def write_plots(study: optuna.Study, directory: Path) -> list[Path]:
         plots["importance"] = lambda study: draw.plot_param_importances(
             study, evaluator=optuna.importance.PedAnovaImportanceEvaluator()
         )
-    written = []
     for name, plot in plots.items() if done else ():
         with warnings.catch_warnings():
             warnings.simplefilter("ignore", optuna.exceptions.ExperimentalWarning)
             warnings.simplefilter("ignore", UserWarning)  # axes of trials that are all alike
             axes = plot(study)
-        path = directory / f"{name}.png"
-        axes.figure.savefig(path, dpi=110, bbox_inches="tight")
+        axes.figure.savefig(directory / f"{name}.png", dpi=110, bbox_inches="tight")
         pyplot.close(axes.figure)
-        written.append(path)
-    return written
 
 
 def _text(value: Any) -> str:

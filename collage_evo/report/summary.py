@@ -249,8 +249,7 @@ def verdict(result: Result) -> str:
 
     Only a proof by the final comparison, with the whole interval above 1, is a reason to change anything.
     """
-    action, reason = _decision(result)
-    return f"{action}: {reason}."
+    return "{}: {}.".format(*_decision(result))
 
 
 def verdict_of_profiles(results: Sequence[Result]) -> str:

@@ -156,9 +156,11 @@ def describe_check(result: Result) -> str:
 def describe_speeds(speeds: Speeds, threads: int) -> str:
     """Latency of the answer in a single session and on the full machine, in one line."""
     latency_text = "not known" if speeds.latency_ms is None else f"{format_ms(speeds.latency_ms)} ms a run"
-    full = "not known"
-    if speeds.machine_ms is not None and speeds.runs_per_second is not None:
-        full = f"{format_ratio(speeds.runs_per_second)} runs a second, {format_ms(speeds.machine_ms)} ms for each"
+    full = (
+        f"{format_ratio(speeds.runs_per_second)} runs a second, {format_ms(speeds.machine_ms)} ms for each"
+        if speeds.machine_ms is not None and speeds.runs_per_second is not None
+        else "not known"
+    )
     why = f" ({speeds.reason})" if speeds.reason else ""
     all_cores = f"{format_count(speeds.sessions, 'session')} of {format_count(threads, 'thread')}"
     return f"With the machine for itself: {latency_text}. With all cores at work, {all_cores}: {full}{why}."
