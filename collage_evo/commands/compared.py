@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from itertools import zip_longest
 from pathlib import Path
 from typing import Any
 
@@ -96,14 +97,14 @@ def subjects(
         raise InputError(f"no artifact at {artifact}: give a .collage directory, or that of a run that ended")
     artifact = select_variant(artifact).directory
     made_by = read_artifact(artifact)
-    runs = read_runs(directory) if of_run else ()
-    artifacts: list[ComparedArtifact] = []
-    for index, profile in enumerate(made_by.profiles):
-        run = runs[index] if index < len(runs) else None
-        if run is not None and directory != inside:  # an answer of pick has a result of its own
-            run = replace(run, result=result_in(inside) or run.result)
-        artifacts += _compared(artifact, made_by, profile, run, against, data, trust, sizes)
-    return tuple(artifacts)
+    runs = read_runs(directory)[: len(made_by.profiles)] if of_run else ()
+    if directory != inside:  # an answer of pick has a result of its own
+        runs = tuple(replace(run, result=result_in(inside) or run.result) for run in runs)
+    return tuple(
+        compared
+        for profile, run in zip_longest(made_by.profiles, runs)
+        for compared in _compared(artifact, made_by, profile, run, against, data, trust, sizes)
+    )
 
 
 def _compared(

@@ -180,7 +180,9 @@ def explain_node(run: Path, name: str) -> Explanation:
     graph, origin, nodes = space.graph, space.origin, _by_name(space.graph)
     fate = origin.find(name)
     if fate is None and name not in nodes:
-        raise _unknown(name, [*(fate.name for fate in origin.fates), *nodes])
+        every = [*(fate.name for fate in origin.fates), *nodes]
+        near = ", ".join(difflib.get_close_matches(name, every, n=3) or every[:3])
+        raise InputError(f"the model has no node {name!r}; there are {len(set(every))}, such as {near}")
     folded = f"{fate.name}: {fate.op_type} {fate.description}" if fate is not None and not fate.is_preserved else ""
     holders = (name,) if fate is None else fate.nodes
     if fate is not None and (fate.constant or len(holders) != 1):
@@ -262,11 +264,6 @@ def _nodes_named(graph: Graph, names: Sequence[str], run: Path) -> NodeSet:
     return node_set(nodes[name].index for name in names)
 
 
-def _unknown(name: str, names: Sequence[str]) -> InputError:
-    near = difflib.get_close_matches(name, names, n=3) or names[:3]
-    return InputError(f"the model has no node {name!r}; there are {len(set(names))}, such as {', '.join(near)}")
-
-
 def _region_answer(space: ExplainedRun, nodes: NodeSet, backend: Backend, chosen: Match) -> RegionAnswer:
     graph = space.graph
     same_backend = chosen.backend == backend.name
@@ -294,8 +291,7 @@ def _single_offers(result: Result, backend: Backend, graph: Graph) -> Iterator[O
         name, _, variant = row.name.partition("/")
         if name == backend.name:
             variant = variant or "default"
-            device = device_of(backend.name, variant)
-            yield Offer("", variant, operators, row.median_ms, row.reason or note, device)
+            yield Offer("", variant, operators, row.median_ms, row.reason or note, device_of(backend.name, variant))
 
 
 def _answer(space: ExplainedRun, node: Node, backend: Backend) -> BackendAnswer:

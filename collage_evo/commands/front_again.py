@@ -40,10 +40,13 @@ def compile_front(run: RunContext, recorded: RecordedRun, artifact: Path) -> tup
     foreign = this_machine().other_than(read_artifact(artifact).target.machine)
     missing = {name: point for name, point in points.items() if foreign or name != ARTIFACT}
     written = {ARTIFACT: artifact, **compile_points(run, recorded, missing)}
-    sides = {name: Side(name, before=points.get(name)) for name in written}
-    failures = {name: outcome for name, outcome in written.items() if isinstance(outcome, Failure)}
-    sides |= {name: failed(sides[name], failure) for name, failure in failures.items()}
-    return list(sides.values()), {name: path for name, path in written.items() if isinstance(path, Path)}
+    return contestants({Side(name, before=points.get(name)): made for name, made in written.items()})
+
+
+def contestants(compiled: Mapping[Side, Path | Failure]) -> tuple[list[Side], Mapping[str, Path]]:
+    """The sides, with the reasons of those that do not compile, and the artifacts of the others by name in a race."""
+    sides = [failed(side, made) if isinstance(made, Failure) else side for side, made in compiled.items()]
+    return sides, {side.key: made for side, made in compiled.items() if isinstance(made, Path)}
 
 
 def compile_points(

@@ -234,8 +234,7 @@ def _next_trial(study: optuna.Study, config: Config) -> optuna.Trial | None:
     if begun >= config.sweep.trials:
         return None
     if config.sweep.sampler == "grid" and not waiting:
-        point = _next_point(study, config)
-        if point is None:
+        if (point := _next_point(study, config)) is None:
             return None
         study.enqueue_trial(point)
     study.sampler = _sampler(config, config.sweep.seed + begun)

@@ -15,11 +15,10 @@ from collage_evo.answer.baselines import measure_fallbacks
 from collage_evo.backends.probing import PROBED
 from collage_evo.backends.registry import Entry, get_backend, survey
 from collage_evo.codec import from_json
-from collage_evo.commands.front_again import compile_points
+from collage_evo.commands.front_again import compile_points, contestants
 from collage_evo.errors import UnavailableError
-from collage_evo.genome.failure import Failure
 from collage_evo.modules import module_command, module_environment
-from collage_evo.report.comparison import ARTIFACT, FALLBACK, Side, failed
+from collage_evo.report.comparison import ARTIFACT, FALLBACK, Side
 from collage_evo.run.context import RunContext
 from collage_evo.run.recorded import RecordedRun
 from collage_evo.runtime.artifact import read_artifact
@@ -69,5 +68,4 @@ def compile_there(
     for place in (run, elsewhere) if libraries else ():
         fallback = measure_fallbacks(libraries, place.work / "fallbacks", place.machine)[0]
         compiled[Side(FALLBACK, python=place.machine.setting.python)] = fallback.outcome.failure or fallback.artifact
-    sides = [failed(side, made) if isinstance(made, Failure) else side for side, made in compiled.items()]
-    return sides, {side.key: made for side, made in compiled.items() if isinstance(made, Path)}
+    return contestants(compiled)
