@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from operator import itemgetter
 
 from collage_evo.backends.base import Backend
 from collage_evo.backends.profiled import HasProfiler
@@ -18,7 +19,7 @@ from collage_evo.fitness.jobs import KernelsJob, KernelTimes, bare
 from collage_evo.fitness.machine import Regions
 from collage_evo.genome.cost_model import Engine
 from collage_evo.genome.failure import Failure
-from collage_evo.graph.ir.graph import Graph, NodeSet, members, union, unions
+from collage_evo.graph.ir.graph import Graph, NodeSet, disjoint, members, union, unions
 from collage_evo.graph.ir.roofline import multiply_adds, touched_bytes
 from collage_evo.multimap import multimap
 from collage_evo.patterns.match import Match, Region
@@ -99,13 +100,8 @@ def _rounds(matches: Iterable[Match], nodes: NodeSet) -> Iterator[Mapping[tuple[
     possible."""
     remaining = {sites: match for match in matches for sites in match.rewrites if not sites[1] & ~nodes}
     for _ in range(SITE_ROUNDS):
-        chosen, covered = {}, 0
-        for sites in sorted(remaining):
-            if not sites[1] & covered:
-                chosen[sites] = remaining.pop(sites)
-                covered |= sites[1]
-        if chosen:
-            yield chosen
+        if chosen := disjoint(sorted(remaining), itemgetter(1)):
+            yield {sites: remaining.pop(sites) for sites in chosen}
 
 
 def convex_parts(graph: Graph, nodes: NodeSet) -> list[NodeSet]:

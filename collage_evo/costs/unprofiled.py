@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping, Sequence
 
 from collage_evo.costs.profiles import NodeMs
-from collage_evo.graph.ir.graph import Graph, NodeSet, members
+from collage_evo.graph.ir.graph import Graph, NodeSet, disjoint, members
 from collage_evo.graph.ir.operators import HEAVY
 from collage_evo.graph.ir.roofline import BYTES_PER_MS, MACS_PER_MS, multiply_adds, touched_bytes
 
@@ -27,13 +27,9 @@ def guessed_ms(graph: Graph) -> tuple[float, ...]:
 
 def kernel_sets(graph: Graph, offered: Iterable[NodeSet]) -> list[NodeSet]:
     """Disjoint sets among ``offered`` with at most one heavy operator, larger ones first."""
-    chosen, covered = [], 0
-    for nodes in sorted(set(offered), key=lambda nodes: (-nodes.bit_count(), nodes)):
-        heavy = sum(graph.nodes[node].op_type in HEAVY for node in members(nodes))
-        if heavy <= 1 and not nodes & covered:
-            chosen.append(nodes)
-            covered |= nodes
-    return chosen
+    by_size = sorted(set(offered), key=lambda nodes: (-nodes.bit_count(), nodes))
+    light = (nodes for nodes in by_size if sum(graph.nodes[node].op_type in HEAVY for node in members(nodes)) <= 1)
+    return disjoint(light, lambda nodes: nodes)
 
 
 def spread(
@@ -56,9 +52,7 @@ def spread(
     scale = whole_ms / sum(times.values()) if whole_ms is not None and times else 1.0
     node_ms: dict[int, float] = {}
     for nodes in kernels:
-        if all(1 << node in ms for node in members(nodes)):
-            weights = {node: ms[1 << node] for node in members(nodes)}
-        else:
-            weights = {node: max(shape[node], LEAST_MS) for node in members(nodes)}
+        alone = all(1 << node in ms for node in members(nodes))
+        weights = {node: ms[1 << node] if alone else max(shape[node], LEAST_MS) for node in members(nodes)}
         node_ms |= {node: scale * times[nodes] * weight / sum(weights.values()) for node, weight in weights.items()}
     return node_ms

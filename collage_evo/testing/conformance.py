@@ -26,7 +26,7 @@ from collage_evo.errors import UnavailableError
 from collage_evo.extras import install
 from collage_evo.graph.convert.extract import content_hash, extract
 from collage_evo.graph.convert.read import build_graph
-from collage_evo.graph.ir.graph import Graph, NodeSet, members
+from collage_evo.graph.ir.graph import Graph, NodeSet, disjoint, members
 from collage_evo.graph.ir.operators import HEAVY as HEAVY_OPERATORS
 from collage_evo.graph.load.inputs import random_inputs
 from collage_evo.hardware.target import CPU
@@ -197,12 +197,8 @@ class Suite(contextlib.AbstractContextManager["Suite"]):
         if whole and graph.is_connected(graph.all_nodes):
             chosen.setdefault(graph.all_nodes, WHOLE)
             return chosen
-        covered = 0
-        for nodes in sorted(proposed, key=lambda n: (-n.bit_count(), n)):
-            if not nodes & covered:
-                chosen[nodes] = proposed[nodes]
-                covered |= nodes
-        return chosen
+        by_size = sorted(proposed, key=lambda nodes: (-nodes.bit_count(), nodes))
+        return chosen | {nodes: proposed[nodes] for nodes in disjoint(by_size, lambda nodes: nodes)}
 
     def _piece(self, piece: Piece, built: dict[tuple[str, bytes], Path]) -> Iterator[Finding]:
         """Check one piece. ``built``: folders by their content's source; loads of the same files share them."""

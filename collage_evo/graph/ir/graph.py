@@ -66,6 +66,16 @@ def unions(pairs: Iterable[tuple[K, NodeSet]]) -> dict[K, NodeSet]:
     return {key: union(sets) for key, sets in multimap(pairs).items()}
 
 
+def disjoint(items: Iterable[T], nodes_of: Callable[[T], NodeSet]) -> list[T]:
+    """Those of ``items`` that share no node with an earlier one of these."""
+    chosen, covered = list[T](), 0
+    for item in items:
+        if not nodes_of(item) & covered:
+            chosen.append(item)
+            covered |= nodes_of(item)
+    return chosen
+
+
 def post_order(starts: Iterable[int], following: Callable[[int], Sequence[int]]) -> list[int]:
     """All that can be reached from ``starts``, each after what follows it, as a depth-first walk leaves them."""
     order: list[int] = []
