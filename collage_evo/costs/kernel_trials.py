@@ -15,7 +15,7 @@ from collage_evo.backends.tuning import Kernel
 from collage_evo.costs.matches import CostTable
 from collage_evo.genome.cost_model import Engine
 from collage_evo.graph.convert.extract import structural_hash
-from collage_evo.graph.ir.graph import Graph, NodeSet, members, union
+from collage_evo.graph.ir.graph import Graph, NodeSet, members
 from collage_evo.graph.ir.roofline import Roofline, heavy_operators
 from collage_evo.multimap import multimap
 from collage_evo.patterns.match import Match
@@ -128,16 +128,6 @@ def spend(
             now[structure.key] = Known(kernels, finished)
         used = _trials(now, on_record())
     return Spent(used, used - before, now)
-
-
-def gained_nodes(tunable: Sequence[Structure], spent: Spent, better: frozenset[str]) -> NodeSet:
-    """All places of the structures that have a kernel in ``better``."""
-    return union(
-        nodes
-        for structure in tunable
-        if structure.key in spent.known and better.intersection(spent.known[structure.key].kernels)
-        for nodes in structure.places
-    )
 
 
 def _trials(results: Mapping[str, Known], record: Mapping[str, Kernel]) -> int:

@@ -28,14 +28,14 @@ from collage_evo.backends.base import Backend
 from collage_evo.backends.enumerate import Matches
 from collage_evo.backends.tuning import Kernel, Tunable
 from collage_evo.costs.copies import engines_off_host
-from collage_evo.costs.kernel_trials import Known, Structure, gained_nodes, spend, structures
+from collage_evo.costs.kernel_trials import Known, Structure, spend, structures
 from collage_evo.costs.matches import CostTable
 from collage_evo.errors import DamagedFile
 from collage_evo.files import read_json, write_json
 from collage_evo.fitness.jobs import TuneJob
 from collage_evo.fitness.machine import Machine, Process
 from collage_evo.genome.failure import Failure
-from collage_evo.graph.ir.graph import Graph, NodeSet
+from collage_evo.graph.ir.graph import Graph, NodeSet, union
 from collage_evo.patterns.match import Match
 
 KNOWN = "structures"
@@ -97,54 +97,45 @@ class Tuning:
         return Tuning(replace(untuned, matches=(*untuned.matches, *added)), tuned or ())
 
 
-@dataclass(frozen=True)
-class KernelTuning:
-    """Tunes in a worker process with exclusive use of the first slot's cores.
+def tune_kernels(
+    machine: Machine,
+    cache: Path,
+    backend: Backend,
+    trials: int,
+    graph: Graph,
+    matches: Sequence[Match],
+    table: CostTable,
+    on_done: Callable[[int], None],
+) -> Tuned:
+    """Spend at most ``trials``, and freeze the best records for this run.
 
-    Attributes:
-        cache: directory that runs share; records of one backend version and target lie in one folder.
+    A worker process with exclusive use of the first slot's cores tunes. ``cache`` is a directory that runs share:
+    records of one version of the backend on one target lie in one folder.
     """
-
-    machine: Machine
-    cache: Path
-
-    def tune(
-        self,
-        backend: Backend,
-        trials: int,
-        graph: Graph,
-        matches: Sequence[Match],
-        table: CostTable,
-        on_done: Callable[[int], None],
-    ) -> Tuned:
-        """Spend at most ``trials``, and freeze the best records for this run."""
-        assert isinstance(backend, Tunable)
-        tuner = backend.tuner()
-        begin = time.monotonic()
-        there = engines_off_host({match.engine for match in matches})
-        tunable = structures(graph, matches, table, backend.name, there)
-        place = self.place(backend)
-        records = self.cache / "tuning" / f"{backend.name}-{hashlib.sha256(place.encode()).hexdigest()[:16]}"
-        with contextlib.ExitStack() as stack:
-            rounds = _Rounds(self.machine, backend, records, stack, on_done)
-            spent = spend(tunable, trials, rounds.tune, lambda: tuner.kernels(records), read_known(records, tunable))
-        write_known(records, spent.known)
-        seconds = time.monotonic() - begin if spent.new else 0.0
-        names = frozenset(name for result in spent.known.values() for name in result.kernels)
-        kernels = {key: kernel for key, kernel in tuner.kernels(records).items() if key in names}
-        variant = tuner.freeze(records, names, Path(self.machine.setting.target.records) / backend.name)
-        better = frozenset(key for key, kernel in kernels.items() if kernel.best_ms < kernel.untuned_ms)
-        tuned = tuple(
-            TunedStructure(s.nodes, len(s.places), s.untuned_ms, s.other_ms, s.bound_ms, spent.known[s.key].kernels)
-            for s in tunable
-            if s.key in spent.known and spent.known[s.key].kernels
-        )
-        gained = gained_nodes(tunable, spent, better)
-        return Tuned(backend.name, variant, spent.trials, spent.new, seconds, gained, kernels, tuned)
-
-    def place(self, backend: Backend) -> str:
-        """Scope of records: a version of the backend on a target."""
-        return self.machine.setting.target.key(backend.name, backend.probe().version)
+    assert isinstance(backend, Tunable)
+    tuner = backend.tuner()
+    begin = time.monotonic()
+    there = engines_off_host({match.engine for match in matches})
+    tunable = structures(graph, matches, table, backend.name, there)
+    place = machine.setting.target.key(backend.name, backend.probe().version)
+    records = cache / "tuning" / f"{backend.name}-{hashlib.sha256(place.encode()).hexdigest()[:16]}"
+    with contextlib.ExitStack() as stack:
+        rounds = _Rounds(machine, backend, records, stack, on_done)
+        spent = spend(tunable, trials, rounds.tune, lambda: tuner.kernels(records), read_known(records, tunable))
+    write_known(records, spent.known)
+    seconds = time.monotonic() - begin if spent.new else 0.0
+    names = frozenset(name for result in spent.known.values() for name in result.kernels)
+    kernels = {key: kernel for key, kernel in tuner.kernels(records).items() if key in names}
+    variant = tuner.freeze(records, names, Path(machine.setting.target.records) / backend.name)
+    better = frozenset(key for key, kernel in kernels.items() if kernel.best_ms < kernel.untuned_ms)
+    known = [(one, spent.known[one.key].kernels) for one in tunable if one.key in spent.known]
+    tuned = tuple(
+        TunedStructure(one.nodes, len(one.places), one.untuned_ms, one.other_ms, one.bound_ms, its)
+        for one, its in known
+        if its
+    )
+    gained = union(nodes for one, its in known if better.intersection(its) for nodes in one.places)
+    return Tuned(backend.name, variant, spent.trials, spent.new, seconds, gained, kernels, tuned)
 
 
 def read_known(records: Path, tunable: Sequence[Structure]) -> dict[str, Known]:

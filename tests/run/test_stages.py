@@ -186,7 +186,7 @@ def test_tuning_of_kernels_takes_none_of_the_time_of_a_search(
     for name in ("cost_meter", "measure_costs"):
         monkeypatch.setattr(stages_costs, name, lambda *_: None)
     tuned = Tuned("tvm", "", 0, 0, 0.0, 0, {}, ())
-    monkeypatch.setattr(stages_costs, "KernelTuning", lambda *_: SimpleNamespace(tune=lambda *_: tuned))
+    monkeypatch.setattr(stages_costs, "tune_kernels", lambda *_: tuned)
     run = fake_run(tmp_path, FakeMachine(lambda job: None), **{"backends.tvm.trials": 8})
     model: Any = SimpleNamespace(graph=None)
     tune_backends(run, model, Matches((), (), {}), Backends((cast(Any, SimpleNamespace(name="tvm")),)))

@@ -12,7 +12,7 @@ from collage_evo.backends.base import Backend
 from collage_evo.backends.enumerate import Matches
 from collage_evo.config import Config
 from collage_evo.costs.copies import engines_off_host, measure_copies
-from collage_evo.costs.kernel_tuning import KernelTuning, Tuned
+from collage_evo.costs.kernel_tuning import Tuned, tune_kernels
 from collage_evo.costs.known_costs import CostScope
 from collage_evo.costs.matches import CostMeter, Costs, CostSettings, CostTable, measure_costs
 from collage_evo.costs.measure_costs import measure_borders, profile_engines, time_kernels
@@ -47,12 +47,14 @@ def tune_backends(run: RunContext, model: SearchableModel, untuned: Matches, bac
     with run.machine.regions() as regions, stage:
         meter = cost_meter(run, graph, regions, math.inf)
         table = measure_costs(meter, untuned.matches, run.config.costs.far_behind, run.reporter.advance)
-    tuning = KernelTuning(run.machine, run.cache)
     tuned = []
     for backend in backends:
         if budget := trials.get(backend.name):
             with run.stage(Stage.TUNE_KERNELS, budget):
-                tuned.append(tuning.tune(backend, budget, graph, untuned.matches, table, run.reporter.advance))
+                advance = run.reporter.advance
+                tuned.append(
+                    tune_kernels(run.machine, run.cache, backend, budget, graph, untuned.matches, table, advance)
+                )
     return tuple(tuned)
 
 
