@@ -88,8 +88,7 @@ def _epilogue(d: Draw, y: str) -> str:
     for _ in range(d.between(0, 3)):
         kind = d.among("unary", "scalar", "twice")
         if kind == "unary":
-            op = d.among("Relu", "Sigmoid", "Tanh", "HardSwish", "LeakyRelu")
-            y = d.b.op(op, y)
+            y = d.b.op(d.among("Relu", "Sigmoid", "Tanh", "HardSwish", "LeakyRelu"), y)
         elif kind == "scalar":
             y = d.b.op(d.among("Add", "Mul", "Sub"), y, d.b.const(np.float32(0.75)))
         else:

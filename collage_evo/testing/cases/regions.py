@@ -8,7 +8,7 @@ import numpy as np
 from onnx import TensorProto
 
 from collage_evo.models.builder import Builder
-from collage_evo.testing.cases.case import also_behind_conv, case, conv, image, weight
+from collage_evo.testing.cases.case import Given, also_behind_conv, case, conv, image, one, weight
 
 
 @case
@@ -114,10 +114,8 @@ def gather_embedding(b: Builder) -> str:
     return b.op("Gather", b.const(weight(30, 16)), ids)
 
 
-@case
-def arg_max(b: Builder) -> str:
-    """An int64 result."""
-    return b.op("ArgMax", b.input("x", (1, 37)), axis=1, keepdims=0)
+# An int64 result.
+one("arg_max", "ArgMax", Given((1, 37)), axis=1, keepdims=0)
 
 
 @case
@@ -142,10 +140,8 @@ def cast_compare_where(b: Builder) -> str:
     return b.op("Where", mask, image(b), b.const(np.float32(-1e4)))
 
 
-@case
-def greater(b: Builder) -> str:
-    """A boolean result."""
-    return b.op("Greater", image(b), image(b, name="y"))
+# A boolean result.
+one("greater", "Greater", Given(), Given(name="y"))
 
 
 @case

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from collage_evo.models.builder import Builder
-from collage_evo.testing.cases.case import case, conv, convolution, weight
+from collage_evo.testing.cases.case import Given, case, conv, convolution, one, weight
 
 
 def video(b: Builder, channels: int = 16, depth: int = 4, height: int = 9, width: int = 11, name: str = "x") -> str:
@@ -55,9 +55,7 @@ def residual_block_3d(b: Builder) -> str:
     return b.op("Relu", b.op("Add", y, conv(b, x, (24, 16, 1, 1, 1), strides=[2, 2, 2])))
 
 
-@case
-def relu_3d(b: Builder) -> str:
-    return b.op("Relu", video(b))
+one("relu_3d", "Relu", Given(VIDEO))
 
 
 @case
