@@ -50,7 +50,7 @@ def show(
     from collage_evo.report.html import write_picture
     from collage_evo.report.listings import print_package
     from collage_evo.report.so_far import print_so_far
-    from collage_evo.report.terminal import print_profiles, print_summary
+    from collage_evo.report.terminal import print_profiles
     from collage_evo.runtime.package import is_package, read_package
 
     if is_package(run):
@@ -67,13 +67,9 @@ def show(
     finished = read_finished(run)
     if picture is not None:
         write_picture(picture, finished[0].result)
-    if as_json:
-        print((run / "result.json").read_text())
-        return
-    console = PlainConsole()
-    if tables:
-        print_profiles(finished, console)
-    print_summary(finished, run, console)
+    if tables and not as_json:
+        print_profiles(finished, PlainConsole())
+    print_answer(run, finished, as_json)
 
 
 @command()

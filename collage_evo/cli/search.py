@@ -35,7 +35,7 @@ from collage_evo.cli.held import hold_process
 from collage_evo.cli.stop import end_in_time, leave, resumable
 
 if TYPE_CHECKING:
-    from collage_evo.config import Config
+    pass
 
 
 @command()
@@ -119,16 +119,12 @@ def resume_run(
     hold_process(saved)
     config, kind = enlarge_budget(directory, saved, overrides or ()), kind_of_run(directory)
     if kind == "run":
-        _resume_pipeline(directory, config, as_json, quiet)
+        from collage_evo.cli.answers import print_answer
+        from collage_evo.report.progress import reporter
+        from collage_evo.run.profiles import run_profiles
+
+        with resumable(directory, as_json), reporter(quiet) as progress:
+            profiles = run_profiles(config.untimed(), directory, progress)
+        print_answer(directory, profiles, as_json)
     else:
         run_study(directory, config, kind, as_json, quiet)
-
-
-def _resume_pipeline(directory: Path, config: Config, as_json: bool, quiet: bool) -> None:
-    from collage_evo.cli.answers import print_answer
-    from collage_evo.report.progress import reporter
-    from collage_evo.run.profiles import run_profiles
-
-    with resumable(directory, as_json), reporter(quiet) as progress:
-        profiles = run_profiles(config.untimed(), directory, progress)
-    print_answer(directory, profiles, as_json)

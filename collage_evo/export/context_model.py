@@ -19,6 +19,7 @@ from typing import Any
 import onnx
 from onnx import TensorProto, helper
 
+from collage_evo.digests import digest_of
 from collage_evo.errors import InputError
 from collage_evo.export.plain import MODEL, Exported, export_plain
 from collage_evo.runtime.artifact import Artifact, read_artifact
@@ -101,6 +102,5 @@ def _index(folder: Path, parts: Sequence[str]) -> dict[str, Any]:
     for part in parts:
         pieces = json.loads((folder / part / "pipeline.json").read_text())["pieces"]
         for name in ("pipeline.json", *(name for piece in pieces for name in piece["files"])):
-            with (folder / part / name).open("rb") as file:
-                files[(Path(part) / name).as_posix()] = hashlib.file_digest(file, "sha256").hexdigest()
+            files[(Path(part) / name).as_posix()] = digest_of(folder / part / name)
     return {"schema": SCHEMA, "folders": parts, "files": files}

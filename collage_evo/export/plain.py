@@ -117,8 +117,7 @@ def _check(folder: Path) -> str:
 
 
 def _folder_name(program: Program, index: int) -> str:
-    sizes = ["x".join(map(str, program.tensors[name].shape)) or "1" for name in program.inputs]
-    name = "_".join(sizes)
+    name = "_".join("x".join(map(str, program.tensors[name].shape)) or "1" for name in program.inputs)
     return name if len(name) < 80 and "-" not in name else f"profile{index}"
 
 

@@ -40,8 +40,7 @@ def rewrite_named(name: str) -> Rewrite:
     Raises:
         InputError: there is none.
     """
-    for rewrite in REWRITES:
-        if rewrite.name == name:
-            return rewrite
-    names = ", ".join(rewrite.name for rewrite in REWRITES)
-    raise InputError(f"there is no rewrite {name!r}: it is of another version; there are {names}")
+    if (found := {rewrite.name: rewrite for rewrite in REWRITES}.get(name)) is None:
+        names = ", ".join(rewrite.name for rewrite in REWRITES)
+        raise InputError(f"there is no rewrite {name!r}: it is of another version; there are {names}")
+    return found
