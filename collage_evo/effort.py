@@ -37,8 +37,6 @@ QUICK: Mapping[str, Any] = {
 }
 """Libraries that run most models, mixed where costs and a few measured placements show that it pays. It excludes
 libraries that are slow to compile, rewrites, and most of the search, and all intervals are wider."""
-NORMAL: Mapping[str, Any] = {}
-"""The defaults of the keys."""
 THOROUGH: Mapping[str, Any] = {
     "backends.seconds": 3600.0,
     "accuracy.seconds": 60.0,
@@ -58,7 +56,7 @@ TIMED: Mapping[str, float] = {
 """Largest share of a run's ``time`` that the value of a key is. The search has what is left."""
 IN_A_HURRY_S = 45.0
 """A run with less ``time`` has effort ``quick`` unless another is given: ``normal`` would end before its search."""
-EFFORTS: Mapping[str, Mapping[str, Any]] = {"quick": QUICK, "normal": NORMAL, "thorough": THOROUGH}
+EFFORTS: Mapping[str, Mapping[str, Any]] = {"quick": QUICK, "normal": {}, "thorough": THOROUGH}
 
 
 def with_effort(values: dict[str, Any]) -> dict[str, Any]:

@@ -189,7 +189,7 @@ class Judge:
         if pairs is None:
             return None
         # a part of the samples has a score of its own
-        return self._accepted(self._error(pairs, self._reference_score if most is None else None), exact)
+        return self.accepted(self._error(pairs, self._reference_score if most is None else None), exact)
 
     def estimate(self, session: Session, exact: bool) -> Estimate | None:
         """An estimate of that from few samples; None for a metric, which few samples cannot estimate."""
@@ -199,15 +199,11 @@ class Judge:
         error = least = self._error(pairs)
         if self._setting.over == "all" and len(pairs) > 1:
             least = min(self._error([*pairs[:left_out], *pairs[left_out + 1 :]]) for left_out in range(len(pairs)))
-        return Estimate(error, self._accepted(least, exact), pairs)
+        return Estimate(error, self.accepted(least, exact), pairs)
 
     def promising(self, estimate: Estimate) -> bool:
         """Whether all samples may keep the budget, given ``estimate`` from few; False if these were all samples."""
         return len(self.samples) > FEW and estimate.least <= LARGE_ERROR.number * self._limits.budget
-
-    def settled(self, estimate: Estimate, exact: bool) -> float:
-        """The error that counts if no samples beyond those of ``estimate`` are used."""
-        return self._accepted(estimate.error, exact)
 
     def _outputs(self, session: Session, exact: bool, most: int | None, known: Pairs = ()) -> Pairs | None:
         """Outputs of ``session`` for the first ``most`` samples; None where no budget applies."""
@@ -223,8 +219,12 @@ class Judge:
     def _error(self, pairs: Pairs, reference: float | None = None) -> float:
         return max(0.0, judge(pairs, self.metric, self._setting.over, reference))
 
-    def _accepted(self, error: float, exact: bool) -> float:
-        """``error``, which some answer could have."""
+    def accepted(self, error: float, exact: bool) -> float:
+        """``error``, which some answer could have.
+
+        Raises:
+            Failed: none could.
+        """
         if exact or error <= self._limits.measured:
             return error
         detail = f"the metric drops by {error:.3g}" if self._setting.metric else f"relative error {error:.2g}"

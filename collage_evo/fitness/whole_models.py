@@ -165,7 +165,7 @@ class WholeModels:
         if estimate is None or on_all or (near and self._judge.promising(estimate)):
             known = () if estimate is None else estimate.pairs
             return self._judge.over_samples(session, exact, known=known), False
-        return self._judge.settled(estimate, exact), False
+        return self._judge.accepted(estimate.error, exact), False
 
     def _by_clock(
         self, at_work: SingleSession | Crowd, timing: TimingSettings, give_up_ms: float, behind_ms: float

@@ -122,11 +122,6 @@ class Comparison:
         """Whether the run's front takes part."""
         return any(side.before is not None for side in (self.ours, *self.front))
 
-    @property
-    def alternatives(self) -> tuple[Side, ...]:
-        """The points of the front that ran and are within the budget, the fastest first."""
-        return _usable(self.front)
-
     def slower_than(self, at_least: float) -> tuple[Side, ...]:
         """The rivals over which the artifact's speed-up is certainly less than ``at_least``."""
         return tuple(side for side in self.rivals if side.over is not None and side.over.high < at_least)
@@ -255,16 +250,16 @@ def _verdict(comparison: Comparison, at_least: float) -> str:
 def _verdict_on_front(comparison: Comparison) -> str:
     if not comparison.has_front:
         return ""
-    search = "run the search again on this machine"
+    search, others = "run the search again on this machine", _usable(comparison.front)
     if comparison.ours.feasible:
-        faster = [side for side in comparison.alternatives if side.over is not None and side.over.high < 1.0]
+        faster = [side for side in others if side.over is not None and side.over.high < 1.0]
         if not faster:
             return "Nothing of its front is faster here for certain."
         ratio, other = _ratio(faster[0].over), _name(faster[0])
         return f"Of its front, {other} is faster here: the artifact is {ratio} times as fast: {search}."
-    if not comparison.alternatives:
+    if not others:
         return f"Nothing of its front meets the budget here: {search}."
-    return f"The fastest of its front that meets the budget here is {_name(comparison.alternatives[0])}: {search}."
+    return f"The fastest of its front that meets the budget here is {_name(others[0])}: {search}."
 
 
 def _numbers(of: Side | FrontPoint | None) -> tuple[str, str]:

@@ -164,8 +164,8 @@ def test_one_sample_that_is_far_off_among_few_decides_nothing(setting: Setting) 
     assert estimate.least == pytest.approx(ERROR, rel=0.01)
     assert judge.promising(estimate)
     with pytest.raises(Failed):  # unless no other samples are looked at
-        judge.settled(estimate, False)
-    assert judge.settled(Estimate(ERROR, ERROR), False) == ERROR
+        judge.accepted(estimate.error, False)
+    assert judge.accepted(ERROR, False) == ERROR
     by_worst = Judge(replace(setting, over="worst"))
     with pytest.raises(Failed):  # one is enough there
         by_worst.estimate(cast("Session", OnceWrong(by_worst)), False)

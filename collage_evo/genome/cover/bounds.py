@@ -29,7 +29,8 @@ from collage_evo.graph.ir.graph import NodeSet, members
 
 @dataclass(frozen=True)
 class Prices:
-    """Node prices and readers' rewards by engine, in ms. ``total`` bounds the whole graph from below."""
+    """Node prices, and by tensor and reader the rewards for reading it, by engine; in ms. ``total`` bounds the whole
+    graph from below."""
 
     nodes: tuple[float, ...]
     rewards: dict[tuple[int, int], list[float]]
@@ -37,10 +38,6 @@ class Prices:
     @property
     def total(self) -> float:
         return sum(self.nodes)
-
-    def reward(self, tensor: int, reader: int) -> list[float]:
-        """The reward of ``reader`` for reading ``tensor``, by engine."""
-        return self.rewards[tensor, reader]
 
     def paid(self, nodes: NodeSet) -> float:
         """Sum of the prices of ``nodes``."""

@@ -217,7 +217,7 @@ class StateSearch:
         if (tensor, left) not in self._ahead:
             tariff = self.frontier.tensors[tensor].tariff
             rewards = [
-                (self.frontier.engines_of[rank], self.frontier.prices.reward(tensor, rank))
+                (self.frontier.engines_of[rank], self.frontier.prices.rewards[tensor, rank])
                 for rank in members(left)
             ]
             self._ahead[tensor, left] = AheadTable(tariff, rewards)
