@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import Annotated
 
 import typer
 
@@ -33,9 +33,6 @@ from collage_evo.cli.app import (
 )
 from collage_evo.cli.held import hold_process
 from collage_evo.cli.stop import end_in_time, leave, resumable
-
-if TYPE_CHECKING:
-    pass
 
 
 @command()
