@@ -59,9 +59,9 @@ def run_sweep(config: Config, directory: Path, reporter: Reporter) -> Trials:
     with at_work(directory), telling_to_resume(directory):
         _check(config)
         shares = _shares(config)
-        file, direction = directory / STORAGE, "maximize" if config.sweep.metric == "speedup" else "minimize"
+        file = directory / STORAGE
         with reading(file, "move it away, and the sweep begins anew", wrong="cannot be used"):
-            study = study_in(file, STUDY, direction)
+            study = study_in(file, STUDY, "maximize" if config.sweep.metric == "speedup" else "minimize")
             _take_up(study)
         if len(shares) == 1:
             _work(study, _Objective(config, directory, reporter), contextlib.nullcontext(), reporter)

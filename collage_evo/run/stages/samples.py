@@ -20,7 +20,6 @@ from collage_evo.accuracy.samples import (
     Sample,
     Sizes,
     Split,
-    Values,
     plain_outputs,
     read_samples,
     split,
@@ -31,6 +30,7 @@ from collage_evo.errors import InputError
 from collage_evo.files import Stored
 from collage_evo.graph.check.edges import chooses
 from collage_evo.graph.check.nonfinite import nonfinite
+from collage_evo.graph.ir.values import Values
 from collage_evo.graph.load.distribution import Distribution, elements, representatives
 from collage_evo.graph.load.inputs import random_inputs
 from collage_evo.graph.load.load import ModelFile

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
+from typing import Literal
 
 import optuna
 
@@ -15,7 +16,7 @@ def storage_in(file: Path) -> optuna.storages.RDBStorage:
 
 
 def study_in(
-    file: Path, name: str, direction: str, pruner: optuna.pruners.BasePruner | None = None
+    file: Path, name: str, direction: Literal["minimize", "maximize"], pruner: optuna.pruners.BasePruner | None = None
 ) -> optuna.Study:
     """The study in ``file``, created if missing; trials of a process that died count as failed."""
     optuna.logging.set_verbosity(optuna.logging.WARNING)  # the reporter shows progress
