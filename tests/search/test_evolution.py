@@ -128,8 +128,7 @@ def test_small_space_is_exhausted_rather_than_searched_for_ever() -> None:
     tiny = make_space(chain(4), random.Random(0), engines=2, extra=0)
     run = search(tiny, SimulatedEvaluator(tiny), 10_000, GaSettings(patience=0, random_share=1.0))
     found = run.run()
-    assert found.exhausted
-    assert run.stopped(found)
+    assert (found.exhausted, run.stopped(found)) == (True, True)
     rng = random.Random(0)
     possible = {decode(random_genome(tiny, rng), tiny).key for _ in range(1000)}
     assert len(possible - found.evaluated.keys()) < 0.1 * len(possible)
@@ -138,8 +137,7 @@ def test_small_space_is_exhausted_rather_than_searched_for_ever() -> None:
 def test_stops_without_gain_or_time(space: SearchSpace) -> None:
     run = search(space, SimulatedEvaluator(space), 10_000, GaSettings(patience=3))
     found = run.run()
-    assert run.stopped(found)
-    assert found.stale == 3
+    assert (run.stopped(found), found.stale) == (True, 3)
     ticks = iter(range(1000))
     timed = Evolution(
         space, SimulatedEvaluator(space), GaSettings(), Budget(seconds=12), lambda: float(next(ticks))
