@@ -31,7 +31,7 @@ class Switches:
         threads: of the reference that runs it.
 
     Raises:
-        InputError: ONNX Runtime cannot load the model.
+        InputError: the reference cannot load it.
     """
 
     def __init__(self, graph: Graph, tried: Mapping[Transform, NodeSet], ranges: Ranges, threads: int = 1) -> None:
