@@ -18,7 +18,7 @@ LEAST = 1e-30
 
 
 def bisected(
-    alone: Mapping[T, float],
+    estimates: Mapping[T, float],
     tried: Mapping[T, float],
     expected_ms: Mapping[T, float],
     budget: float,
@@ -32,7 +32,7 @@ def bisected(
     half of the set of which it leaves out the most time: bisection of what errs too much finds who causes it.
 
     Args:
-        alone: the squared error of each trial by itself, measured or estimated.
+        estimates: the squared error of each trial by itself, measured or estimated.
         tried: those that were measured.
         expected_ms: what the operator of each takes.
         budget: the relative error of the mixture.
@@ -41,7 +41,7 @@ def bisected(
     """
     sets = dict[tuple[T, ...], float]()
     while not is_over():
-        mixture = _mixture(attributed(alone, tried, sets), expected_ms, budget)
+        mixture = _mixture(attributed(estimates, tried, sets), expected_ms, budget)
         known = {*tried, *chain.from_iterable(sets)}
         left_out_ms = {
             one: sum(expected_ms[trial] for trial in one if trial not in mixture) for one in sets if len(one) > 1
@@ -59,11 +59,11 @@ def bisected(
 
 
 def attributed(
-    alone: Mapping[T, float], tried: Mapping[T, float], sets: Mapping[tuple[T, ...], float]
+    estimates: Mapping[T, float], tried: Mapping[T, float], sets: Mapping[tuple[T, ...], float]
 ) -> dict[T, float]:
     """The squared error of each trial, where those in ``sets`` that were not ``tried`` by themselves share the
-    measured error of their set in proportion to what they were estimated at ``alone``."""
-    found = dict(alone)
+    measured error of their set in proportion to their ``estimates``."""
+    found = dict(estimates)
     for together, error2 in sets.items():
         factor = error2 / max(LEAST, sum(found[trial] for trial in together))
         found |= {trial: factor * found[trial] for trial in together if trial not in tried}

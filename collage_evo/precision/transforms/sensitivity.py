@@ -211,9 +211,9 @@ class _Meter:
 
     def _sets(self, trials: Sequence[_Trial], errors: Mapping[_Trial, float], until_s: float) -> _Sets:
         """Sets of trials that are not in ``errors``, while any helps and begins before ``until_s`` is spent."""
-        alone = _estimated([trial for trial in trials if trial.in_sets], errors)
-        expected_ms = {trial: self.expected_ms[trial.node] for trial in alone}
-        return bisected(alone, errors, expected_ms, self.budget, self._error2, lambda: self._spent_s() > until_s)
+        estimates = _estimated([trial for trial in trials if trial.in_sets], errors)
+        expected_ms = {trial: self.expected_ms[trial.node] for trial in estimates}
+        return bisected(estimates, errors, expected_ms, self.budget, self._error2, lambda: self._spent_s() > until_s)
 
     def _error2(self, trials: Sequence[_Trial]) -> float:
         """The squared error of these trials at once."""
