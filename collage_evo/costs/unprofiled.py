@@ -52,7 +52,7 @@ def spread(
     scale = whole_ms / sum(times.values()) if whole_ms is not None and times else 1.0
     node_ms: dict[int, float] = {}
     for nodes in kernels:
-        alone = all(1 << node in ms for node in members(nodes))
-        weights = {node: ms[1 << node] if alone else max(shape[node], LEAST_MS) for node in members(nodes)}
+        measured = all(1 << node in ms for node in members(nodes))
+        weights = {node: ms[1 << node] if measured else max(shape[node], LEAST_MS) for node in members(nodes)}
         node_ms |= {node: scale * times[nodes] * weight / sum(weights.values()) for node, weight in weights.items()}
     return node_ms

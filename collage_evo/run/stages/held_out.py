@@ -108,7 +108,7 @@ def hold_out(
     """
     excluded, slow = dict[str, Exclusion](), dict[str, str]()
     placements, lost = candidates.artifacts, 0
-    told = 0  # so many were excluded when safer ones were asked for
+    asked = 0  # so many were excluded when safer ones were asked for
     delivering_s = delivery_s(seconds_each(run.seconds, baselines))
     if (sampled := run.store.get(SAMPLES)) is None:
         raise DamagedFile(f"{run.work} has no samples; start the run again with --overwrite")
@@ -145,9 +145,9 @@ def hold_out(
         lower = [name for name, artifact in placements.items() if not computes_exactly(artifact)]
         most = max((candidates.errors.get(name, 0.0) for name in lower), default=0.0)
         again = run.config.time is None and lost <= CHANCES
-        if len(excluded) > told and (again or not told) and most <= ROOM * budget:
+        if len(excluded) > asked and (again or not asked) and most <= ROOM * budget:
             errors = {name: one.error for name, one in excluded.items() if one.error is not None}
-            placements, told = {**placements, **candidates.safer(errors)}, len(excluded)
+            placements, asked = {**placements, **candidates.safer(errors)}, len(excluded)
             continue
         verdict = race(placements, [baseline for baseline in baselines if baseline.name not in {*excluded, *slow}])
         if (samples := held_out()) is None:
