@@ -6,6 +6,7 @@ from __future__ import annotations
 import contextlib
 import shutil
 from collections.abc import Sequence
+from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
 
@@ -73,42 +74,40 @@ def _searched(config: Config, directory: Path, reporter: Reporter, parsed: Model
             reporter.log(note)  # again: the first one is far above by now
         return (Finished(profiles[0], result, directory),)
     config = _in_part_of_time(config, len(profiles))
-    runs = {directory / FOLDER / str(k): with_shapes(config, shapes) for k, shapes in enumerate(profiles)}
+    runs = [_Run(with_shapes(config, shapes), directory / FOLDER / str(k)) for k, shapes in enumerate(profiles)]
     sampled = Store(directory).once(SAMPLED, lambda: profiles_with_data(config, profiles, file))
-    for place, has_samples in zip(runs, sampled, strict=True):
-        if any(sampled) and not has_samples:
-            reporter.log(f"profile {place.name}: no sample of the data has its shapes: its inputs are random")
-            runs[place] = runs[place].replacing("data", source=None)
-    first, join = next(iter(runs)), partial(_join, list(runs), directory)
+    for number, run in enumerate(runs):
+        if any(sampled) and not sampled[number]:
+            reporter.log(f"profile {run.name}: no sample of the data has its shapes: its inputs are random")
+            runs[number] = replace(run, config=run.config.replacing("data", source=None))
+    join = partial(_join, [run.directory for run in runs], directory)
 
-    for number, (place, shaped) in enumerate(runs.items()):
+    for number, run in enumerate(runs):
         reporter.within(number / (2 * len(runs)), (number + 1) / (2 * len(runs)))
-        place.mkdir(parents=True, exist_ok=True)
-        save_run(place, shaped, "run")
+        run.directory.mkdir(parents=True, exist_ok=True)
+        save_run(run.directory, run.config, "run")
         if number:
-            _share_fallback(first, place)
-        reporter.log(f"profile {place.name}: {format_shapes(shaped.model.one_profile())}")
-        with open_records(shaped, place, reporter, file) as records:
+            _share_fallback(runs[0].directory, run.directory)
+        reporter.log(f"profile {run.name}: {format_shapes(run.config.model.one_profile())}")
+        with open_records(run.config, run.directory, reporter, file) as records:
             records[Publisher].on_published = join
             _ = records[Baselines]
     reporter.log(f"first answers of all profiles in {join()}")
     finished: list[Finished] = []
-    for number, (shapes, (place, shaped)) in enumerate(zip(profiles, runs.items(), strict=True)):
+    for number, (shapes, run) in enumerate(zip(profiles, runs, strict=True)):
         reporter.within((len(runs) + number) / (2 * len(runs)), (len(runs) + number + 1) / (2 * len(runs)))
-        reporter.log(f"searching profile {place.name}: {format_shapes(shapes)}")
+        reporter.log(f"searching profile {run.name}: {format_shapes(shapes)}")
         with (
             part_of_time(1 / (len(runs) - number)),
             contextlib.suppress(AnswerStays),
-            open_records(shaped, place, reporter, file) as records,
+            open_records(run.config, run.directory, reporter, file) as records,
         ):
             records[Publisher].on_published = join
-            finished.append(Finished(shapes, finish(records), place))
+            finished.append(Finished(shapes, finish(records), run.directory))
         join()
     if len(finished) < len(runs):
         raise AnswerStays(f"the run did not end: the answer so far is in {directory / BEST}")
-    write_finished(directory, finished)
-    links = {f"{one.directory.relative_to(directory).as_posix()}/{REPORT}": one for one in finished}
-    write_overview(directory / REPORT, links, directory)
+    _write(directory, finished)
     return tuple(finished)
 
 
@@ -133,6 +132,16 @@ def _share_fallback(first: Path, place: Path) -> None:
         write_baselines(place / FALLBACKS, fallbacks)
 
 
+@dataclass(frozen=True)
+class _Run:
+    config: Config
+    directory: Path
+
+    @property
+    def name(self) -> str:
+        return self.directory.name
+
+
 def with_shapes(config: Config, shapes: Shapes) -> Config:
     """``config`` for one profile of input shapes; unchanged without any, as for open shapes."""
     return config.replacing("model", shapes=shapes) if shapes else config
@@ -145,3 +154,10 @@ def _join(places: Sequence[Path], directory: Path) -> Path:
     first = read_artifact(artifacts[0])
     best = best_fallback([read_baselines(place / FALLBACKS, place / FALLBACK_ARTIFACTS) for place in places])
     return Delivery(directory, first.target, first.signature, best.artifact if best else None).put(*artifacts)
+
+
+def _write(directory: Path, finished: Sequence[Finished]) -> None:
+    """``result.json`` and ``report.html`` of the whole: the results of the profiles, and their paths."""
+    write_finished(directory, finished)
+    links = {f"{one.directory.relative_to(directory).as_posix()}/{REPORT}": one for one in finished}
+    write_overview(directory / REPORT, links, directory)

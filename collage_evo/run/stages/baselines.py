@@ -179,10 +179,11 @@ def fall_back(run: RunContext, model: PreparedModel, backends: Backends) -> Deli
 
 def on_normalised(ms: dict[str, float] | None, baselines: Baselines) -> NormalisedBaselines:
     """``baselines`` with the latencies ``ms``, by name."""
-    return NormalisedBaselines(
-        replace(b, outcome=replace(b.outcome, latency_ms=ms[b.name], failure=None)) if ms and b.name in ms else b
-        for b in baselines
-    )
+    return NormalisedBaselines(_timed(b, ms[b.name]) if ms and b.name in ms else b for b in baselines)
+
+
+def _timed(baseline: Baseline, ms: float) -> Baseline:
+    return replace(baseline, outcome=replace(baseline.outcome, latency_ms=ms, failure=None))
 
 
 def _makes_rows(graph: Graph, node: Node) -> bool:
