@@ -312,7 +312,9 @@ def best_single(baselines: Sequence[Baseline], budget: float = 0.0) -> Baseline:
         UnavailableError: no backend runs the whole model; the message gives each one's reason.
     """
     if out_of_time(baselines, budget):
-        raise InputError("the time was over before a backend ran that may be the answer: give more time (--time)")
+        raise InputError(
+            "the time was over before a backend ran that may be the answer: give more time (--time, --effort)"
+        )
     runnable = [b for b in baselines if b.keeps(budget)]
     if not runnable:
         why = "; ".join(f"{b.name}: {b.outcome.reason}" for b in baselines)

@@ -38,12 +38,13 @@ def require_fit_for(directory: Path, target: Target) -> None:
 
 
 def why_refused(made_on: Processor) -> str:
-    """Why a library may refuse here what it compiled on ``made_on``, and what to do; empty if the two are alike.
+    """Why a library may refuse here what it compiled on ``made_on``, and what to do; empty if the two are alike, or
+    nothing was compiled for the instructions of one processor.
 
     Compiled models of OpenVINO run with the instructions for which they were compiled only, not with more.
     """
     here = this_machine()
-    other = here.other_than(made_on)
+    other = here.other_than(made_on) if made_on.features else ""
     holds = [
         f"start Python with {SWITCH}={level}"
         for level, features in LEVELS.items()

@@ -233,10 +233,11 @@ class Runner:
         except CollageError:
             raise
         except Exception as error:  # a library may raise anything for a corrupt file, or one for other instructions
-            text = f"{piece.backend} cannot load a region"
-            if why := why_refused(target.machine):
+            text = f"{piece.backend} cannot load a region ({named_line(error)})"
+            has_other_cause = target.accelerated or isinstance(error, MemoryError | OSError)
+            if not has_other_cause and (why := why_refused(target.machine)):
                 raise UnavailableError(f"{text}: {why}") from error
-            raise CannotLoad(f"{text} ({named_line(error)}): run the search again") from error
+            raise CannotLoad(f"{text}: run the search again") from error
 
     def bound(self, piece: Piece, executable: Executable) -> Callable[[], None]:
         """A call of ``executable`` on the buffers of ``piece``."""

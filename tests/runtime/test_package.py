@@ -22,7 +22,7 @@ import collage_evo
 from collage_evo.backends.base import Executable
 from collage_evo.commands.compared import subjects
 from collage_evo.commands.pack import FLOAT32
-from collage_evo.errors import InputError, OtherProcessor, UnavailableError
+from collage_evo.errors import CannotLoad, InputError, OtherProcessor, UnavailableError
 from collage_evo.hardware.levels import LEVELS, SWITCH
 from collage_evo.hardware.processor import level
 from collage_evo.runtime.artifact import MANIFEST, load_artifact, read_artifact
@@ -127,15 +127,21 @@ def test_times_of_a_held_processor_are_doubted_elsewhere(tmp_path: Path, program
         assert selected(made)[0] == "avx2", "the processor that measured them, held as it was then"
 
 
+@pytest.mark.parametrize(
+    ("raised", "kind", "why"),
+    [
+        (RuntimeError("built for\nanother"), UnavailableError, "it was made on a lesser one; .* besides.*; run"),
+        (MemoryError("bad_alloc"), CannotLoad, "run the search again"),
+    ],
+)
 def test_what_a_library_refuses_of_another_processor_is_told_with_what_to_do(
-    tmp_path: Path, programs: Programs
+    raised: Exception, kind: type[Exception], why: str, tmp_path: Path, programs: Programs
 ) -> None:
     def refuse(*piece: object) -> Executable:
-        raise RuntimeError("Exception from src/plugin.cpp:1\nbuilt for a different runtime configuration")
+        raise raised
 
-    made = ended(tmp_path / "lesser", LESSER, programs[0])
-    said = "^openvino cannot load a region: it was made on a lesser one; .* besides.*; .*run the search on this proc"
-    with pytest.warns(OtherProcessor), pytest.raises(UnavailableError, match=said):
+    made = ended(tmp_path / "lesser", replace(LESSER, features=frozenset({min(HERE.features)})), programs[0])
+    with pytest.warns(OtherProcessor), pytest.raises(kind, match=rf"^openvino cannot load a region \(.*\): {why}"):
         load_artifact(made, load=refuse)
 
 
@@ -174,7 +180,7 @@ MAKE = """if True:
 @pytest.mark.skipif(bool(level() or HERE.lacks(LEVELS["avx512"])), reason="nothing to hold this processor to")
 def test_openvino_refuses_what_it_compiled_for_fewer_instructions(tmp_path: Path) -> None:
     subprocess.run([sys.executable, "-c", MAKE, str(tmp_path)], env={**os.environ, SWITCH: "avx2"}, check=True)
-    said = f"openvino cannot load a region: .*, held to avx2.*; start Python with {SWITCH}=avx2, or run the search on"
+    said = f"openvino cannot load a region .*, held to avx2.*; start Python with {SWITCH}=avx2, or run the search on"
     with pytest.warns(OtherProcessor), pytest.raises(UnavailableError, match=said):
         collage_evo.load(tmp_path / "held.collage")
 

@@ -183,7 +183,7 @@ class _Meter:
             self._load(untried)
         if self.loaded.issuperset(untried):
             sets = self._sets(trials, errors, seconds)
-        self._try(trials, errors, seconds)
+        self._try(trials, errors, seconds, loads_count=True)
         rounds, heavy = [errors], [trial for trial in trials if trial.heavy]
         for sample in self.feeds[1:] if len(errors) == len(trials) and not is_large else ():
             if self._spent_s() > MORE_SHARE * seconds:
@@ -194,16 +194,23 @@ class _Meter:
                 rounds.append(errors)
         return {trial: statistics.fmean(one[trial] for one in rounds if trial in one) for trial in rounds[0]}, sets
 
-    def _try(self, trials: Sequence[_Trial], errors: dict[_Trial, float], until_s: float) -> None:
-        """Add to ``errors`` those of further ``trials``, each by itself, that begin before ``until_s`` is spent."""
+    def _try(
+        self, trials: Sequence[_Trial], errors: dict[_Trial, float], until_s: float, loads_count: bool = False
+    ) -> None:
+        """Add to ``errors`` those of further ``trials``, each by itself, that begin before ``until_s`` is spent.
+
+        ``loads_count``: whether the seconds that further switches take to load are part of it.
+        """
         while untried := [trial for trial in trials if trial not in errors]:
             batch = [trial for trial in untried if trial in self.loaded]
             if not batch:
-                spent_s = self._spent_s()
-                fit = min((until_s - spent_s) / spent_s * len(errors), len(untried))
+                spent_s, load_s = self._spent_s(), self.load_s if loads_count else 0.0
+                each_s = spent_s / len(errors) + load_s if errors else math.inf
+                fit = min((until_s - spent_s) / each_s, len(untried))
                 if fit < 1.0:
                     return
                 self._load(batch := untried[: int(fit)])
+                until_s -= load_s * len(batch)
             for trial in batch:
                 if self._spent_s() > until_s:
                     return
@@ -227,6 +234,8 @@ class _Meter:
     def _load(self, trials: Sequence[_Trial]) -> None:
         """Load the model with switches for ``trials``, and run it without."""
         began = self.clock()
+        if self.loaded:
+            del self.switches  # it holds another copy of the model
         tried = {one: node_set(trial.node for trial in trials if trial.transform is one) for one in TRANSFORMS}
         self.switches, self.loaded = Switches(self.graph, tried, self.ranges, self.threads), frozenset(trials)
         self.load_s = (self.clock() - began) / len(trials)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import functools
 import math
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence, Set
 from dataclasses import dataclass, field
 from functools import partial
 from pathlib import Path
@@ -108,7 +108,7 @@ def hold_out(
     """
     excluded, slow = dict[str, Exclusion](), dict[str, str]()
     placements, lost = candidates.artifacts, 0
-    asked = 0  # so many were excluded when safer ones were asked for
+    asked: Set[str] | None = None  # the placements that were excluded when safer ones were asked for
     delivering_s = delivery_s(seconds_each(run.seconds, baselines))
     if (sampled := run.store.get(SAMPLES)) is None:
         raise DamagedFile(f"{run.work} has no samples; start the run again with --overwrite")
@@ -144,10 +144,11 @@ def hold_out(
         placements = {name: path for name, path in placements.items() if name not in {*excluded, *slow}}
         lower = [name for name, artifact in placements.items() if not computes_exactly(artifact)]
         most = max((candidates.errors.get(name, 0.0) for name in lower), default=0.0)
-        again = run.config.time is None and lost <= CHANCES
-        if len(excluded) > asked and (again or not asked) and most <= ROOM * budget:
-            errors = {name: one.error for name, one in excluded.items() if one.error is not None}
-            placements, asked = {**placements, **candidates.safer(errors)}, len(excluded)
+        errors = {name: one.error for name, one in excluded.items() if one.error is not None}
+        exceeding = errors.keys() & candidates.artifacts.keys()
+        again = asked is None or (exceeding > asked and run.config.time is None and lost <= CHANCES)
+        if excluded and again and most <= ROOM * budget:
+            placements, asked = {**placements, **candidates.safer(errors)}, exceeding
             continue
         verdict = race(placements, [baseline for baseline in baselines if baseline.name not in {*excluded, *slow}])
         if (samples := held_out()) is None:
