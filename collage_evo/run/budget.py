@@ -35,6 +35,9 @@ COMPARISON = 3.5
 """What a final comparison takes, as a multiple of what a baseline took, which also was loaded, checked and timed:
 three rounds, the judging of the winner and its last check. Seen with two contestants: 2.8 and 3.0 for a network of
 8 ms, 3.9 for one of 310 ms, of these 1.3 for the judging, which a run may go without."""
+LEAST_COMPARISON_S = 9.0
+"""The minimum of these seconds: rounds have a least length. Seen: three rounds of four contestants took 6 to 8 s for
+networks of 7 to 14 ms, and 5.9 and 3.0 s were too few."""
 LAST_CHECK = 0.7
 """The same of the last check. Seen: 0.3 and 0.7."""
 SIZES_S = 20.0
@@ -56,7 +59,7 @@ def delivery_s(baseline_s: float) -> float:
 def comparison_s(baseline_s: float, is_open: bool = False) -> float:
     """Seconds of a run with a deadline that its final comparison keeps, where a baseline took ``baseline_s``; of one
     that ``is_open`` it is also by size."""
-    return COMPARISON * baseline_s + REPORT_S + (SIZES_S if is_open else 0.0)
+    return max(COMPARISON * baseline_s, LEAST_COMPARISON_S) + REPORT_S + (SIZES_S if is_open else 0.0)
 
 
 @dataclass(frozen=True)
