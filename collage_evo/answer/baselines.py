@@ -122,8 +122,8 @@ def measure_baselines(
                 outcome = Outcome.unfit(why)
             else:
                 outcome = _in_own_process(backend, variant, artifact, machine, fresh_process, timing, best_ms, left_s)
-                late = left_s < machine.timeout_s or time.monotonic() > began + most_s
-                if late and outcome.failure is not None and outcome.failure.fault is Fault.HANG:
+                cut_off = left_s < machine.timeout_s or time.monotonic() > began + most_s
+                if cut_off and outcome.failure is not None and outcome.failure.fault is Fault.HANG:
                     outcome = Outcome.unfit(_OUTDONE if outdone else _OVER)
             if outcome.latency_ms is None:  # as large as the model, and never the answer
                 shutil.rmtree(artifact, ignore_errors=True)

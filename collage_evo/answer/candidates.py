@@ -48,8 +48,11 @@ SAFER = 0.5
 def feasible_placements(tried: Tried, placements: Iterable[Placement], limits: Limits) -> tuple[Placement, ...]:
     """Those of measured ``placements`` that are within ``limits``, in the same order."""
 
-    exact = ((one, arithmetics(one, tried.space) == EXACT) for one in placements)
-    return tuple(one for one, is_exact in exact if limits.allows(tried.evaluated[one.key].outcome.error, is_exact))
+    def keeps(placement: Placement) -> bool:
+        exact = arithmetics(placement, tried.space) == EXACT
+        return limits.allows(tried.evaluated[placement.key].outcome.error, exact)
+
+    return tuple(filter(keeps, placements))
 
 
 def race_candidates(

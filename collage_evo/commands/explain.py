@@ -181,8 +181,8 @@ def explain_node(run: Path, name: str) -> Explanation:
     fate = origin.find(name)
     if fate is None and name not in nodes:
         every = [*(fate.name for fate in origin.fates), *nodes]
-        near = ", ".join(difflib.get_close_matches(name, every, n=3) or every[:3])
-        raise InputError(f"the model has no node {name!r}; there are {len(set(every))}, such as {near}")
+        similar = ", ".join(difflib.get_close_matches(name, every, n=3) or every[:3])
+        raise InputError(f"the model has no node {name!r}; there are {len(set(every))}, such as {similar}")
     folded = f"{fate.name}: {fate.op_type} {fate.description}" if fate is not None and not fate.is_preserved else ""
     holders = (name,) if fate is None else fate.nodes
     if fate is not None and (fate.constant or len(holders) != 1):

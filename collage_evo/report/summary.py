@@ -249,7 +249,8 @@ def verdict(result: Result) -> str:
 
     Only a proof by the final comparison, with the whole interval above 1, is a reason to change anything.
     """
-    return "{}: {}.".format(*_decision(result))
+    action, reason = _decision(result)
+    return f"{action}: {reason}."
 
 
 def verdict_of_profiles(results: Sequence[Result]) -> str:

@@ -64,9 +64,9 @@ class _Begun:
 
 def run_directory(config: Config, source: str, out: Path | None) -> Path:
     """Path of a run: ``--out``, else the configuration's ``output.dir``, else its name below ``runs/``."""
-    given = config.output.dir if out is None else out
+    chosen = config.output.dir if out is None else out
     name = source.removeprefix(PREFIX).partition("?")[0]
-    return Path("runs") / Path(name).stem if given is None else Path(given)
+    return Path("runs") / Path(name).stem if chosen is None else Path(chosen)
 
 
 def start_run(

@@ -61,8 +61,8 @@ def open_run(
             expect_workers()
         model = prepare(place, file or model_file(config))
         run = RunContext.at(place, decide_limits(place, model), all_weight_bytes(model.original))
-        held = f"times are of {this_machine().cpu}: confirm them on a processor of that kind" if level() else ""
-        for note in filter(None, (describe_quota(), run.machine.warning, held, *model.notes)):
+        lesser = f"times are of {this_machine().cpu}: confirm them on a processor of that kind" if level() else ""
+        for note in filter(None, (describe_quota(), run.machine.warning, lesser, *model.notes)):
             reporter.log(note)
         try:
             yield run, model
